@@ -1,0 +1,28 @@
+# make demo: the main job on this machine; make test: ruff, mypy, pytest. Both make .venv themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint test-gpu clean
+
+$(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
+	PYTHON="$(PYTHON)" bash scripts/make_venv.sh $(VENV)
+	touch $@
+
+demo: $(STAMP)
+	bash scripts/demo.sh $(BIN)
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test-gpu: $(STAMP)
+	$(BIN)/python -m pytest -m gpu
+
+clean:
+	rm -rf $(VENV) out

@@ -1,0 +1,59 @@
+"""`autotune doctor`: all checks, and what they come to."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from autotune.cli.doctor.check import Check
+from autotune.cli.options import debug_option, json_option
+from autotune.cli.output import print_json, print_text
+from autotune.errors import ExitCode
+
+
+@click.command("doctor")
+@json_option
+@debug_option
+def doctor(as_json: bool) -> int:
+    """Whether this machine is ready: libraries, GPU, compilers, folders. Exit code 2 where one fails."""
+    checks = all_checks()
+    if as_json:
+        print_json({"ready": is_ready(checks), "checks": [asdict(check) for check in checks]})
+    else:
+        print_text(report(checks))
+    return 0 if is_ready(checks) else int(ExitCode.USAGE)
+
+
+def all_checks() -> list[Check]:
+    """Every check; what takes seconds only where nothing else stands in the way."""
+    from autotune.cli.doctor.building import building_checks
+    from autotune.cli.doctor.device import device_checks
+    from autotune.cli.doctor.folders import folder_checks
+    from autotune.cli.doctor.loading import loading_check
+    from autotune.cli.doctor.versions import version_checks
+
+    devices = device_checks()
+    with_gpu = any(check.name == "gpu" and check.verdict == "ok" for check in devices)
+    cheap = [*version_checks(), *devices, *building_checks(with_gpu=with_gpu), *folder_checks()]
+    if not is_ready(cheap):
+        return cheap
+    return [*cheap, loading_check("cuda" if with_gpu else "cpu")]
+
+
+def is_ready(checks: list[Check]) -> bool:
+    """Whether `autotune run` can work."""
+    return all(check.verdict != "fail" for check in checks)
+
+
+def report(checks: list[Check]) -> str:
+    """A line per check, its hint under it, and the sum of it."""
+    width = max(len(check.name) for check in checks)
+    lines = []
+    for check in checks:
+        lines.append(f"{check.verdict:<4}  {check.name:<{width}}  {check.found}")
+        if check.hint:
+            lines.append(f"      {'':<{width}}  -> {check.hint}")
+    failed = [check.name for check in checks if check.verdict == "fail"]
+    lines.append(f"\nnot ready: {', '.join(failed)}" if failed else "\nready")
+    return "\n".join(lines)

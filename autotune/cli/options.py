@@ -1,0 +1,146 @@
+"""The flags, each in one place, with its environment variable `AUTOTUNE_<NAME>`.
+
+Precedence is click's: a flag wins over the environment, and that over the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from autotune.cli.values import DURATION, GLOBAL_BATCH, NAMES, SIZE
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+METHODS = ("auto", "full", "lora", "qlora", "any")
+SAMPLERS = ("tpe", "gp", "random", "grid")
+DEVICES = ("cuda", "cpu")
+DEFAULT_TRIALS = 40
+DEFAULT_TIMEOUT_SECONDS = 8 * 3600.0
+DEFAULT_TRIAL_TIMEOUT_SECONDS = 600.0
+
+
+def option(flag: str, *names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
+    """A click option that may also be set by the environment variable `AUTOTUNE_<FLAG>`."""
+    variable = "AUTOTUNE_" + flag.removeprefix("--").replace("-", "_").upper()
+    return click.option(flag, *names, envvar=variable, **settings)
+
+
+def stack(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+    """Several options as one decorator; `--help` shows them in the order given."""
+
+    def apply(command: Decorated) -> Decorated:
+        for decorate in reversed(options):
+            command = decorate(command)
+        return command
+
+    return apply
+
+
+debug_option = option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+json_option = option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+storage_option = option(
+    "--storage",
+    metavar="URL",
+    help="Where studies are kept, e.g. sqlite:///s.db.  [default: the user's data folder]",
+)
+study_option = option("--study", metavar="NAME", help="The study.  [default: the last one]")
+
+search_options = stack(
+    option(
+        "--model",
+        required=True,
+        metavar="NAME",
+        help="A hub id, a folder, a config.json, or a shipped card ('autotune models').",
+    ),
+    option(
+        "--gpu-budget",
+        type=SIZE,
+        help="Device memory per GPU, e.g. 24GB (2**30 bytes each).  [default: the whole card]",
+    ),
+    option("--gpu-model", metavar="NAME", help='The budget of a GPU by its name, e.g. "RTX 4090".'),
+    option(
+        "--method",
+        type=click.Choice(METHODS, case_sensitive=False),
+        default="auto",
+        show_default=True,
+        help="auto: LoRA, and where no LoRA point fits, QLoRA.",
+    ),
+    option(
+        "--seq-len",
+        type=click.IntRange(min=1),
+        help="Tokens per sequence.  [default: 1024, or the model's maximum if that is less]",
+    ),
+    option(
+        "--global-batch",
+        type=GLOBAL_BATCH,
+        default="32",
+        show_default=True,
+        help="Sequences per optimizer step; 'any' searches it too.",
+    ),
+    option("--exact-global-batch", is_flag=True, help="No point may be off the global batch at all."),
+    option("--gpus", type=click.IntRange(min=1), default=1, show_default=True, help="GPUs per trial."),
+    option(
+        "--space",
+        metavar="NAME|FILE",
+        help="A shipped space or a YAML file.  [default: follows from --method]",
+    ),
+    option("--host-budget", type=SIZE, help="Host memory for a trial.  [default: what the machine has free]"),
+    option(
+        "--min-rank",
+        type=click.IntRange(min=1),
+        default=16,
+        show_default=True,
+        help="The lowest LoRA rank allowed.",
+    ),
+    option(
+        "--lora-targets", type=NAMES, help="Modules that get LoRA.  [default: all linear layers but the head]"
+    ),
+    option("--trainer", metavar="NAME", help="Search only what this trainer can express, e.g. trl."),
+)
+
+run_options = stack(
+    option(
+        "--trials",
+        type=click.IntRange(min=1),
+        default=DEFAULT_TRIALS,
+        show_default=True,
+        help="The study's total.",
+    ),
+    option(
+        "--timeout",
+        type=DURATION,
+        default="8h",
+        show_default=True,
+        help="For the search of this call; confirming the winner comes after it.",
+    ),
+    option("--trial-timeout", type=DURATION, default="10m", show_default=True, help="For one trial."),
+    option("--device", type=click.Choice(DEVICES), help="[default: cuda if there is a GPU, else cpu]"),
+    option(
+        "--sampler",
+        type=click.Choice(SAMPLERS),
+        default="tpe",
+        show_default=True,
+        help="What proposes points.",
+    ),
+    option("--study", metavar="NAME", help="The study's name.  [default: found by its inputs]"),
+    storage_option,
+    option("--export-dir", metavar="DIR", help="The winner's folder.  [default: autotune-out/STUDY]"),
+    option("--load-weights", is_flag=True, help="Measure with the model's real weights."),
+    option("--nvme-path", metavar="DIR", help="A folder on NVMe: allows offload to it."),
+    option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Of the sampler and the tokens.",
+    ),
+)
+
+progress_options = stack(
+    option("--quiet", is_flag=True, help="No progress, only the result and errors."),
+    option("--verbose", is_flag=True, help="Also every phase and note of the trials."),
+    option("--log-file", metavar="FILE", help="Append the progress, with times, to this file."),
+)

@@ -1,0 +1,105 @@
+"""The kinds of value that flags take: sizes, durations, a global batch, lists of names."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import click
+
+from autotune.errors import AutotuneError
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
+_SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in `90s`, `30m`, `8h`, `1h30m`, `1.5h` or `2d`.
+
+    Raises:
+        ValueError: not a duration, or not longer than nothing.
+    """
+    compact = text.strip().lower().replace(" ", "")
+    parts = _PART.findall(compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
+        raise ValueError(f"{text!r} is not a duration: write 90s, 30m, 8h or 1h30m")
+    units = [unit for _, unit in parts]
+    if sorted(units, key="dhms".index) != units or len(set(units)) != len(units):
+        raise ValueError(f"{text!r} is not a duration: each unit once, the largest first, as in 1h30m")
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if seconds <= 0 or not math.isfinite(seconds):
+        raise ValueError(f"{text!r} is no time at all: write 90s, 30m, 8h or 1h30m")
+    return seconds
+
+
+class SizeType(click.ParamType[int]):
+    """A memory size such as `24GB`, in bytes; GB and GiB are both 2**30, as GPU makers count."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes."""
+        if isinstance(value, int):
+            return value
+        from autotune.sizes import parse_size
+
+        try:
+            return parse_size(str(value))
+        except AutotuneError as error:
+            self.fail(f"{error.message}{': ' + error.hint if error.hint else ''}", param, ctx)
+
+
+class DurationType(click.ParamType[float]):
+    """A length of time such as `8h`, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds."""
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class GlobalBatchType(click.ParamType[int | str]):
+    """Sequences per optimizer step, or `any`, which makes it part of the search."""
+
+    name = "int|any"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """A positive number or the word `any`."""
+        if isinstance(value, int):
+            return value
+        text = str(value).strip().lower()
+        if text == "any":
+            return "any"
+        if not text.isdecimal() or int(text) < 1:
+            self.fail(f"{value!r} is neither a number of sequences nor 'any'", param, ctx)
+        return int(text)
+
+
+class NamesType(click.ParamType[tuple[str, ...]]):
+    """Names separated by commas, such as `q_proj,v_proj`."""
+
+    name = "name,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The names in order, each once."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(dict.fromkeys(part.strip() for part in str(value).split(",")))
+        if not all(names):
+            self.fail(f"{value!r} has an empty name in it: write q_proj,v_proj", param, ctx)
+        return names
+
+
+SIZE = SizeType()
+DURATION = DurationType()
+GLOBAL_BATCH = GlobalBatchType()
+NAMES = NamesType()

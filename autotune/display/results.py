@@ -1,0 +1,106 @@
+"""The winner, the price list and what was missing, as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autotune.display.columns import fields, table
+from autotune.display.words import duration_words, memory_of, point_words, size_words, speed_words
+from autotune.sizes import format_size
+
+if TYPE_CHECKING:
+    from autotune.tuning.confirm import Chosen
+    from autotune.tuning.findings import Findings, RunResult
+    from autotune.winner import Price
+
+
+def run_text(result: RunResult) -> str:
+    """What `autotune run` says at the end where there is a winner."""
+    parts = [findings_text(result.findings)]
+    if result.export_dir is not None:
+        parts.append(
+            fields(
+                [
+                    ("exported", str(result.export_dir)),
+                    ("start it", f"python {result.export_dir / 'train.py'}  (README.md there says more)"),
+                    ("took", duration_words(result.wall_seconds)),
+                ]
+            )
+        )
+    return "\n\n".join(parts)
+
+
+def findings_text(findings: Findings) -> str:
+    """Winner, price list and counts."""
+    parts = []
+    if findings.chosen is None:
+        parts.append(f"no configuration fits {format_size(findings.budget_bytes)} so far")
+    else:
+        parts.append(winner_text(findings.chosen, findings.budget_bytes))
+    if findings.prices:
+        parts.append("what quality costs\n" + prices_text(findings.prices))
+    parts.append(fields([("study", findings.study), ("trials", counts_text(findings))]))
+    return "\n\n".join(parts)
+
+
+def winner_text(chosen: Chosen, budget_bytes: int) -> str:
+    """The winner's point and figures, one to a line."""
+    result = chosen.measured
+    low, high = result.tokens_per_second_low, result.tokens_per_second_high
+    interval = f", 95 % interval {low:,.0f} to {high:,.0f}" if low is not None and high is not None else ""
+    needs = f"{size_words(memory_of(result))} of {format_size(budget_bytes)}"
+    held = result.device_bytes
+    if held is not None and held != memory_of(result):
+        needs += f" (held {format_size(held)} with room to spare)"
+    return fields(
+        [
+            ("winner", point_words(chosen.record.point)),
+            ("speed", speed_words(result.tokens_per_second) + interval),
+            ("memory", needs),
+            ("host memory", "" if result.host_peak_bytes is None else format_size(result.host_peak_bytes)),
+            (
+                "confirmed",
+                "in a longer run of its own"
+                if chosen.confirmation
+                else "not yet: run the same command again",
+            ),
+        ]
+    )
+
+
+def prices_text(prices: Sequence[Price]) -> str:
+    """The best throughput for each value of the knobs that change what is learned."""
+    rows = [
+        [
+            price.knob,
+            str(price.value),
+            speed_words(price.tokens_per_second),
+            f"{price.share:.0%}",
+            size_words(price.required_device_bytes),
+            point_words(price.point),
+        ]
+        for price in prices
+    ]
+    return table(["knob", "value", "best", "share", "needs", "point"], rows, right=(2, 3, 4))
+
+
+def counts_text(findings: Findings) -> str:
+    """`12: 9 ok, 3 oom`."""
+    seen = ", ".join(f"{count} {outcome}" for outcome, count in findings.counts.items() if count)
+    skipped = f"; {findings.skipped} never launched, predicted not to fit" if findings.skipped else ""
+    return f"{findings.total}{': ' + seen if seen else ''}{skipped}"
+
+
+def shortfall_words(result: RunResult) -> tuple[str, str]:
+    """What is wrong and what to do, where nothing fits."""
+    budget = format_size(result.findings.budget_bytes)
+    message = f"nothing fits {budget}; trials: {counts_text(result.findings)}"
+    if result.shortfall is None:
+        return message, ""
+    point = point_words(result.shortfall.point)
+    needed = result.shortfall.needed_bytes
+    if needed is None:
+        outcome = result.shortfall.result.outcome.value
+        return message, f"the smallest point ended in {outcome} even without the limit: {point}"
+    return message, f"the smallest point needs {format_size(needed)}: {point}"

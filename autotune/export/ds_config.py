@@ -1,0 +1,34 @@
+"""The DeepSpeed configuration with the numbers that Hugging Face's Trainer fills in left to it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+# What HfTrainerDeepSpeedConfig.trainer_config_process fills in from TrainingArguments (transformers 5.17.0).
+# Bucket sizes are not among them: "auto" there is the hidden size squared, not what was measured.
+TRAINER_FILLS = (
+    ("train_micro_batch_size_per_gpu",),
+    ("gradient_accumulation_steps",),
+    ("train_batch_size",),
+    ("gradient_clipping",),
+    ("optimizer", "params", "lr"),
+    ("optimizer", "params", "betas"),
+    ("optimizer", "params", "eps"),
+    ("optimizer", "params", "weight_decay"),
+    ("bf16", "enabled"),
+    ("fp16", "enabled"),
+)
+
+
+def auto_ds_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy with "auto" for each number that is there and that the Trainer fills in from its arguments."""
+    result: dict[str, Any] = copy.deepcopy(dict(config))
+    for *parents, key in TRAINER_FILLS:
+        block: Any = result
+        for parent in parents:
+            block = block.get(parent, {})
+        if key in block:
+            block[key] = "auto"
+    return result

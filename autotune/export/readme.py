@@ -1,0 +1,95 @@
+"""`README.md` of the export folder: what this is, how to start it, and what it was measured with."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from string import Template
+
+from autotune.export.record import tokens_per_step
+from autotune.export.template import render
+from autotune.export.winner import Winner
+from autotune.sizes import format_size
+
+# Distributions that the script imports, or that transformers loads for it.
+ALWAYS_NEEDED = ("torch", "transformers", "accelerate", "deepspeed")
+
+
+def readme(winner: Winner) -> str:
+    """The text of the folder's README."""
+    point, measured = winner.point, winner.measured
+    facts = {
+        "load_weights": winner.load_weights,
+        "lora": point.lora_rank > 0,
+        "nvme": point.offload.startswith("nvme_"),
+        "partly_checkpointed": 0 < point.checkpoint_fraction < 1,
+        "quantized": point.quantization != "none",
+        "weights_known": winner.weights_source is not None,
+    }
+    machine = measured.gpu.name if measured.gpu else "the CPU"
+    budget = format_size(winner.gpu_budget_bytes)
+    template = files("autotune.export").joinpath("README.md.tmpl").read_text(encoding="utf-8")
+    # A block that is left out leaves the blank lines around it.
+    text = re.sub(r"\n{3,}", "\n\n", render(template, facts))
+    return Template(text).substitute(
+        title=f"{winner.model.name}: {point.method} fine-tuning in {budget}",
+        machine=machine if winner.gpus == 1 else f"{winner.gpus} x {machine}",
+        summary="\n".join(f"| {name} | {value} |" for name, value in _summary(winner)),
+        requirements=" ".join(_requirements(winner)),
+        weights=winner.weights_source or "",
+        seq_len=f"{winner.seq_len:,}",
+        arguments="\n".join(f"    {argument}," for argument in _training_arguments(winner)),
+        command=winner.command,
+    )
+
+
+def _summary(winner: Winner) -> list[tuple[str, str]]:
+    measured = winner.measured
+    rows = [
+        ("throughput", f"{measured.tokens_per_second or 0.0:,.0f} tokens/s"),
+        ("tokens per optimizer step", f"{tokens_per_step(winner):,}"),
+    ]
+    sizes = (
+        ("device memory needed", measured.required_device_bytes),
+        ("device memory held where there is more", measured.device_bytes),
+        ("host memory", measured.host_peak_bytes),
+    )
+    rows += [(name, format_size(size)) for name, size in sizes if size is not None]
+    for name, value in winner.point.model_dump(mode="json", exclude_none=True).items():
+        rows.append((f"`{name}`", str(value).lower() if isinstance(value, bool) else str(value)))
+    return rows
+
+
+def _requirements(winner: Winner) -> list[str]:
+    point, versions = winner.point, winner.measured.versions
+    needed = [*ALWAYS_NEEDED]
+    if point.lora_rank:
+        needed.append("peft")
+    if point.quantization != "none" or point.optimizer != "adamw":
+        needed.append("bitsandbytes")
+    if point.liger_kernel:
+        needed.append("liger-kernel")
+    # A local version such as 2.11.0+cu130 is on no index but its maker's.
+    pins = {name: version.partition("+")[0] for name, version in versions.items()}
+    return [f"{name}=={pins[name]}" if name in pins else name for name in needed]
+
+
+def _training_arguments(winner: Winner) -> list[str]:
+    point = winner.point
+    arguments = [
+        'deepspeed="ds_config.auto.json"',
+        f"per_device_train_batch_size={point.micro_batch_size}",
+        f"gradient_accumulation_steps={point.gradient_accumulation_steps}",
+        f"max_grad_norm={winner.ds_config.get('gradient_clipping', 0.0)}",
+    ]
+    if point.precision != "fp32":
+        arguments.append(f"{point.precision}=True")
+    if point.optimizer != "adamw":
+        name = "adamw_8bit" if point.optimizer == "adamw8bit" else "paged_adamw_8bit"
+        arguments.append(f'optim="{name}"')
+    if point.liger_kernel:
+        arguments.append("use_liger_kernel=True")
+    if point.checkpoint_fraction > 0:
+        arguments.append("gradient_checkpointing=True")
+        arguments.append('gradient_checkpointing_kwargs={"use_reentrant": False}')
+    return arguments

@@ -1,0 +1,37 @@
+"""`train.py`: a stand-alone script that trains the winner with public libraries alone.
+
+It is made from `train.py.tmpl` by leaving out what the winner does not use. It builds the model as our trial
+does (`trials/model_build.py`, `adapters.py`, `checkpointing.py`, `engine.py`), in the same order: change them
+together.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from autotune.export.template import render
+from autotune.export.winner import Winner
+
+
+def script_facts(winner: Winner) -> dict[str, bool]:
+    """What decides which blocks of the template the winner's script has."""
+    point = winner.point
+    quantized = point.quantization != "none"
+    return {
+        "bitsandbytes_optimizer": point.optimizer != "adamw",
+        "checkpointed": point.checkpoint_fraction > 0,
+        "deepspeed_optimizer": point.optimizer == "adamw",
+        "liger": point.liger_kernel,
+        "lora": point.lora_rank > 0,
+        "paged": point.optimizer == "paged_adamw8bit",
+        # transformers builds a quantised model whole; DeepSpeed partitions it afterwards.
+        "partitioned_build": point.offload.endswith("+parameters") and not quantized,
+        "quantized": quantized,
+        "zero3": point.zero_stage == 3,
+    }
+
+
+def train_script(winner: Winner) -> str:
+    """The text of `train.py`."""
+    template = files("autotune.export").joinpath("train.py.tmpl").read_text(encoding="utf-8")
+    return render(template, script_facts(winner))

@@ -1,0 +1,9 @@
+"""Memory before launch: what a configuration will allocate, need and reserve, phase by phase, without a GPU."""
+
+from __future__ import annotations
+
+from autotune.prediction.errors import PredictionUnavailable
+from autotune.prediction.prediction import Prediction, PredictionFailure
+from autotune.prediction.predictor import Predictor
+
+__all__ = ["Prediction", "PredictionFailure", "PredictionUnavailable", "Predictor"]

@@ -1,0 +1,64 @@
+"""Host memory: pinned buffers as PyTorch's pinned allocator rounds them, pageable ones, and the process itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autotune.prediction.events import HOST_STREAM, MANAGED_STREAM, PINNED_STREAM, Events
+from trials.wire import Point
+
+MIB = 1 << 20
+
+# Resident memory of a trial's process before anything is trained: torch, transformers, DeepSpeed and CUDA's own.
+# Measured on an H200 machine; ZeRO's hooks and communicators keep more.
+PROCESS_BYTES = 1775 * MIB
+ZERO12_EXTRA_BYTES = 115 * MIB
+ZERO3_EXTRA_BYTES = 480 * MIB
+OFFLOAD_EXTRA_BYTES = 330 * MIB
+
+
+def pinned_block_bytes(size_bytes: int) -> int:
+    """What `CachingHostAllocator` takes for a pinned tensor: the next power of two."""
+    return 1 << max(0, size_bytes - 1).bit_length()
+
+
+def process_bytes(point: Point) -> int:
+    """The import footprint of a trial's process."""
+    extra = 0
+    if point.zero_stage == 3:
+        extra = ZERO3_EXTRA_BYTES
+    elif point.zero_stage:
+        extra = ZERO12_EXTRA_BYTES
+    if point.offload != "none":
+        extra += OFFLOAD_EXTRA_BYTES
+    return PROCESS_BYTES + extra
+
+
+def host_peak_bytes(events: Events, point: Point) -> int:
+    """The largest resident host memory of one process.
+
+    Pinned blocks are kept by their allocator when they are freed and serve the next request of their size class.
+    """
+    ids, sizes, streams = events.ids, events.sizes, events.streams
+    born = np.flatnonzero((ids > 0) & (streams < 0))
+    freed = np.flatnonzero(ids < 0)
+    freed = freed[streams[events.births[-ids[freed]]] < 0]
+    order = np.sort(np.concatenate([born, freed]))
+    pageable = pinned = peak = 0
+    spare: dict[int, int] = {}
+    for index in order.tolist():
+        ident = int(ids[index])
+        birth = index if ident > 0 else int(events.births[-ident])
+        size, stream = int(sizes[birth]), int(streams[birth])
+        if stream == PINNED_STREAM:
+            block = pinned_block_bytes(size)
+            if ident < 0:
+                spare[block] = spare.get(block, 0) + 1
+            elif spare.get(block, 0):
+                spare[block] -= 1
+            else:
+                pinned += block
+        elif stream in (HOST_STREAM, MANAGED_STREAM):
+            pageable += size if ident > 0 else -size
+        peak = max(peak, pinned + pageable)
+    return process_bytes(point) + peak

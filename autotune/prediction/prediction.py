@@ -1,0 +1,100 @@
+"""What a prediction says."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from autotune.prediction.allocator import LARGE_SEGMENT_BYTES
+from autotune.prediction.events import MANAGED_STREAM, STEP_PHASES, Events
+from autotune.prediction.hardware import Hardware, outside_allocator_bytes
+from autotune.prediction.host import host_peak_bytes
+from autotune.prediction.replay import replay, smallest_cap
+from trials.wire import Phase, Point, Strict
+
+# Without a replay: how far the smallest cap lies above what is allocated, at most, in the measured cases.
+UNREPLAYED_MARGIN = 1.01
+
+
+class Prediction(Strict):
+    """The memory of one configuration, for one process. Sizes in bytes."""
+
+    peak_allocated_bytes: int = Field(description="largest over the training steps")
+    setup_peak_allocated_bytes: int = Field(description="largest over load and start")
+    phase_peak_allocated_bytes: dict[str, int] = Field(
+        description="by phase; first_step and later_step are whole optimizer steps, as a trial reports them"
+    )
+    peak_reserved_bytes: int = Field(description="what the allocator reserves when it may")
+    required_device_bytes: int = Field(description="smallest budget under which it runs")
+    device_bytes: int = Field(description="what NVML shows when it may reserve what it likes")
+    outside_allocator_bytes: int
+    host_peak_bytes: int
+    breakdown: dict[str, int] = Field(description="what is allocated at the peak; sums to peak_allocated_bytes")
+    phase: str = Field(description="where the peak is: forward, backward, first_step, later_step")
+    trainable_parameters: int
+    total_parameters: int
+    exact: bool = Field(description="whether the allocator was replayed and the trace is this point's own")
+    notes: tuple[str, ...] = ()
+
+
+class PredictionFailure(Strict):
+    """A point that cannot be predicted, and why."""
+
+    error: str
+
+
+def prediction_of(
+    events: Events,
+    point: Point,
+    hardware: Hardware,
+    *,
+    outside_bytes: int | None = None,
+    exact: bool = True,
+) -> Prediction:
+    """The prediction that follows from a point's trace."""
+    phases: dict[str, int] = {}
+    best, where, phase = 0, 0, str(Phase.FORWARD)
+    for name, step, begin, end in events.spans:
+        peak, index = events.peak_of(begin, end)
+        if step < 0:
+            phases[name] = max(phases.get(name, 0), peak)
+            continue
+        if name in ("forward", "backward"):
+            phases[name] = max(phases.get(name, 0), peak)
+        whole = str(Phase.LATER_STEP if step else Phase.FIRST_STEP)
+        phases[whole] = max(phases.get(whole, 0), peak)
+        if peak > best:
+            best, where, phase = peak, index, name
+    notes = []
+    if outside_bytes is None:
+        outside_bytes = outside_allocator_bytes(hardware, point)
+        known = "measured on an H200" if hardware.capability[0] == 9 else "scaled from an H200's"
+        notes.append(f"memory outside the allocator is the shipped figure, {known}")
+    managed = int(events.sizes[(events.ids > 0) & (events.streams == MANAGED_STREAM)].sum())
+    if managed:
+        notes.append(f"{managed} bytes of paged optimizer state move between host and device and are not counted")
+    overall = max(phases.values())
+    if exact:
+        reserved = replay(events).peak_reserved_bytes
+        cap = smallest_cap(events, reserved)
+    else:
+        page = LARGE_SEGMENT_BYTES
+        cap = reserved = -(-int(overall * UNREPLAYED_MARGIN) // page) * page
+    return Prediction(
+        peak_allocated_bytes=best,
+        setup_peak_allocated_bytes=max(phases[Phase.LOAD], phases[Phase.START]),
+        phase_peak_allocated_bytes=phases,
+        peak_reserved_bytes=reserved,
+        required_device_bytes=cap + outside_bytes,
+        device_bytes=reserved + outside_bytes,
+        outside_allocator_bytes=outside_bytes,
+        host_peak_bytes=host_peak_bytes(events, point),
+        breakdown=events.breakdown_at(where),
+        phase=phase,
+        trainable_parameters=events.trainable_parameters,
+        total_parameters=events.total_parameters,
+        exact=exact,
+        notes=tuple(notes),
+    )
+
+
+assert set(STEP_PHASES) <= {str(phase) for phase in Phase}

@@ -1,0 +1,145 @@
+"""Predicts the memory of configurations from traces of the trial's own code."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from autotune.errors import AutotuneError
+from autotune.prediction.cache import TraceCache, default_cache_folder
+from autotune.prediction.hardware import hardware_of
+from autotune.prediction.prediction import Prediction, PredictionFailure, prediction_of
+from autotune.prediction.traces import Traces, WorkerPool
+from trials.wire import ModelSpec, Point
+
+# A tracing process holds the libraries and one model's shapes: about a gigabyte.
+MAX_WORKERS = 4
+
+
+class Predictor:
+    """Predicts memory; a context manager, which ends the tracing processes it started.
+
+    Args:
+        gpu: name in the shipped table, or a compute capability such as "8.6"; None for the H200 the shipped figures
+            were measured on.
+        outside_allocator_bytes: what a process holds outside the allocator, measured; None for the shipped figure.
+        cache_dir: where traces are kept; None for the user's cache folder.
+        workers: tracing processes at most; None for one per processor, up to four.
+        gradient_clipping: largest gradient norm the trial clips to; 0 turns clipping off.
+        torch_adam: torch's AdamW where DeepSpeed would compile FusedAdam, as `TrialSpec.torch_adam`.
+
+    Raises:
+        UsageError: no such GPU.
+    """
+
+    def __init__(
+        self,
+        *,
+        gpu: str | None = None,
+        outside_allocator_bytes: int | None = None,
+        cache_dir: Path | None = None,
+        workers: int | None = None,
+        gradient_clipping: float = 1.0,
+        torch_adam: bool = False,
+    ) -> None:
+        self._hardware = hardware_of(gpu)
+        self._outside_bytes = outside_allocator_bytes
+        self._cache = TraceCache(cache_dir if cache_dir is not None else default_cache_folder())
+        self._worker_count = workers or min(MAX_WORKERS, os.cpu_count() or 1)
+        self._gradient_clipping = gradient_clipping
+        self._torch_adam = torch_adam
+        self._pools: dict[int, WorkerPool] = {}
+        self._traces: dict[str, Traces] = {}
+
+    def __enter__(self) -> Predictor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the tracing processes and bring the cache folder to its size."""
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+        self._cache.trim()
+
+    def predict(
+        self,
+        model: ModelSpec,
+        seq_len: int,
+        point: Point,
+        *,
+        lora_targets: Sequence[str] | None = None,
+        processes: int = 1,
+        exact: bool = True,
+    ) -> Prediction:
+        """The memory of one configuration.
+
+        Args:
+            model: what is trained; its weights are not needed.
+            seq_len: tokens per sequence.
+            point: the configuration.
+            lora_targets: adapted modules; None for all linear layers except the head.
+            processes: data-parallel processes (GPUs); the figures are of one.
+            exact: trace this very point and replay the allocator; otherwise the trace may be extrapolated from other
+                micro batches (the same allocations) and the smallest budget is taken from what is allocated.
+
+        Raises:
+            PredictionUnavailable: it cannot be traced; the message says why.
+        """
+        traces = self._traces_of(model, seq_len, lora_targets, processes)
+        if exact:
+            events = traces.exact(point)
+        else:
+            events, _ = traces.quick(point)
+        return prediction_of(events, point, self._hardware, outside_bytes=self._outside_bytes, exact=exact)
+
+    def predict_many(
+        self,
+        model: ModelSpec,
+        seq_len: int,
+        points: Sequence[Point],
+        *,
+        lora_targets: Sequence[str] | None = None,
+        processes: int = 1,
+        exact: bool = False,
+    ) -> Iterator[Prediction | PredictionFailure]:
+        """The memory of many configurations of one model, in their order; a failure stands in its place."""
+        traces = self._traces_of(model, seq_len, lora_targets, processes)
+        if not exact:
+            traces.prepare(points)
+        for point in points:
+            try:
+                yield self.predict(
+                    model, seq_len, point, lora_targets=lora_targets, processes=processes, exact=exact
+                )
+            except AutotuneError as error:
+                yield PredictionFailure(error=error.message)
+
+    def _traces_of(
+        self, model: ModelSpec, seq_len: int, lora_targets: Sequence[str] | None, processes: int
+    ) -> Traces:
+        pool = self._pools.get(processes)
+        if pool is None:
+            pool = self._pools[processes] = WorkerPool(processes, self._worker_count)
+        key = json.dumps([model.config, seq_len, sorted(lora_targets or ()), processes], sort_keys=True)
+        traces = self._traces.get(key)
+        if traces is None:
+            traces = self._traces[key] = Traces(
+                model,
+                seq_len,
+                lora_targets,
+                processes,
+                self._hardware,
+                self._cache,
+                self._gradient_clipping,
+                pool,
+                torch_adam=self._torch_adam,
+            )
+        return traces

@@ -1,0 +1,41 @@
+"""The environment variables a trial runs under; the export tells the user the same ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from trials.wire import Device
+
+EXPANDABLE_SEGMENTS = "expandable_segments:True"
+
+
+def trial_environment(device: Device, environment: Mapping[str, str]) -> dict[str, str]:
+    """A copy of the environment with what trials need.
+
+    Expandable segments decide what fits, so they are always on; without CUDA's initialisation through NVML
+    the pre-warmed process could not be forked; on the CPU no library may find a GPU.
+    """
+    result = dict(environment)
+    result.update(
+        PYTORCH_CUDA_ALLOC_CONF=EXPANDABLE_SEGMENTS,
+        PYTORCH_NVML_BASED_CUDA_CHECK="1",
+        TOKENIZERS_PARALLELISM="false",
+        HF_HUB_DISABLE_PROGRESS_BARS="1",
+        TRANSFORMERS_NO_ADVISORY_WARNINGS="1",
+        PYTHONUNBUFFERED="1",
+        # numpy's threads would make the process that is forked a threaded one.
+        OPENBLAS_NUM_THREADS="1",
+    )
+    # torch 2.11 prefers this name where both are set.
+    result.pop("PYTORCH_ALLOC_CONF", None)
+    if device == "cpu":
+        result.update(DS_ACCELERATOR="cpu", CUDA_VISIBLE_DEVICES="")
+        # Spinning OpenMP threads make a step up to forty times slower as soon as one other process computes.
+        result.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Trials import this project from where it runs now, installed or not.
+    root = str(Path(__file__).resolve().parents[2])
+    parts = [root, *filter(None, result.get("PYTHONPATH", "").split(os.pathsep))]
+    result["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(parts))
+    return result

@@ -1,0 +1,178 @@
+"""How a trial is written into Optuna's storage, and read back.
+
+Parameters and user attributes are for people (optuna-dashboard shows them): real names and values. What is
+needed to rebuild a `Record` exactly is kept as JSON in system attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from pydantic import ValidationError
+
+from autotune.errors import EnvironmentProblem
+from autotune.space.fields import Field, point_fields
+from autotune.study.owner import is_alive
+from autotune.study.record import Record
+from trials.wire import Point, TrialResult
+
+POINT = "autotune:point"
+PREDICTED = "autotune:predicted"
+RESULT = "autotune:result"
+OWNER = "autotune:owner"
+STARTED_AT = "autotune:started_at"
+FINISHED_AT = "autotune:finished_at"
+
+M = TypeVar("M", Point, TrialResult)
+
+LARGEST_INTEGER = 2**40
+ABANDONED = "abandoned"
+
+
+def new_trial(point: Point, predicted: Mapping[str, Any] | None, owner: Mapping[str, Any]) -> FrozenTrial:
+    """A trial that begins now, to be written in one transaction: a kill leaves all of it or nothing."""
+    params, distributions = _parameters(point)
+    human: dict[str, Any] = {"method": point.method}
+    human |= {name: "default" for name in point_fields() if name not in params}
+    return create_trial(
+        state=TrialState.RUNNING,
+        params=params,
+        distributions=distributions,
+        user_attrs=human,
+        system_attrs={
+            POINT: point.model_dump(mode="json"),
+            PREDICTED: dict(predicted) if predicted is not None else None,
+            OWNER: dict(owner),
+            STARTED_AT: now_text(),
+        },
+    )
+
+
+def summary_attributes(result: TrialResult) -> dict[str, Any]:
+    """What a person wants to see of a result beside the value."""
+    names = ("outcome", "phase", "message", "device_bytes", "required_device_bytes", "host_peak_bytes")
+    found = {name: getattr(result, name) for name in names}
+    return {name: str(value) if isinstance(value, str) else value for name, value in found.items() if value}
+
+
+def encode_result(result: TrialResult) -> dict[str, Any]:
+    """The result in JSON values; NaN losses stay NaN, which Python's JSON reads back."""
+    return result.model_dump(mode="python") | {"outcome": str(result.outcome), "phase": str(result.phase)}
+
+
+def decode_result(value: Any, where: str) -> TrialResult:
+    """Reads a result back.
+
+    Raises:
+        EnvironmentProblem: another version wrote it.
+    """
+    return _validate(TrialResult, value, where)
+
+
+def is_ours(trial: FrozenTrial) -> bool:
+    """Whether autotune wrote this trial: a study can be added to from elsewhere."""
+    return POINT in trial.system_attrs
+
+
+def is_over(trial: FrozenTrial) -> bool:
+    """Whether it ended with a result (and was not abandoned)."""
+    return trial.state.is_finished() and RESULT in trial.system_attrs
+
+
+def is_pending(trial: FrozenTrial, now: datetime) -> bool:
+    """Whether some live process is running it."""
+    if trial.state != TrialState.RUNNING:
+        return False
+    return is_alive(trial.system_attrs[OWNER], _time(trial.system_attrs[STARTED_AT]), now)
+
+
+def to_record(trial: FrozenTrial, study_name: str) -> Record:
+    """The record of a trial that is over or pending.
+
+    Raises:
+        EnvironmentProblem: another version wrote it.
+    """
+    attrs = trial.system_attrs
+    where = f"trial {trial.number} of the study {study_name}"
+    finished = is_over(trial)
+    return Record(
+        number=trial.number,
+        point=_validate(Point, attrs[POINT], where),
+        result=decode_result(attrs[RESULT], where) if finished else None,
+        predicted=attrs.get(PREDICTED),
+        started_at=_time(attrs[STARTED_AT]),
+        finished_at=_time(attrs[FINISHED_AT]) if finished else None,
+    )
+
+
+def encode_confirmation(number: int, point: Point, result: TrialResult) -> dict[str, Any]:
+    """A confirmation in JSON values, finished now."""
+    return {
+        "number": number,
+        "point": point.model_dump(mode="json"),
+        "result": encode_result(result),
+        "finished_at": now_text(),
+    }
+
+
+def decode_confirmation(value: Mapping[str, Any], study_name: str) -> Record:
+    """Reads a confirmation back.
+
+    Raises:
+        EnvironmentProblem: another version wrote it.
+    """
+    where = f"a confirmation of the study {study_name}"
+    result = decode_result(value["result"], where)
+    finished_at = _time(value["finished_at"])
+    return Record(
+        number=value["number"],
+        point=_validate(Point, value["point"], where),
+        result=result,
+        predicted=None,
+        started_at=finished_at,
+        finished_at=finished_at,
+    )
+
+
+def now_text() -> str:
+    """The current time in ISO form, UTC."""
+    return datetime.now(UTC).isoformat()
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _parameters(point: Point) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+    params: dict[str, Any] = {}
+    distributions: dict[str, BaseDistribution] = {}
+    for name, field in point_fields().items():
+        value = getattr(point, name)
+        if value is not None:
+            params[name] = value
+            distributions[name] = _distribution(field)
+    return params, distributions
+
+
+def _distribution(field: Field) -> BaseDistribution:
+    # The same for every trial and space: Optuna allows no categorical whose choices change within a study.
+    if field.choices:
+        return CategoricalDistribution(field.choices)
+    if field.kind == "fraction":
+        assert field.low is not None and field.high is not None
+        return FloatDistribution(field.low, field.high)
+    low = int(field.low or 0)
+    return IntDistribution(low, LARGEST_INTEGER, log=low > 0)
+
+
+def _validate(model: type[M], value: Any, where: str) -> M:
+    try:
+        return model.model_validate(value)
+    except ValidationError:
+        raise EnvironmentProblem(
+            f"{where} was written by another version of autotune", "upgrade autotune, or begin another study"
+        ) from None

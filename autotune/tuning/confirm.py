@@ -1,0 +1,149 @@
+"""The winner is measured again, longer and alone, before it is announced; if it fails, the next one is."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from autotune.tuning.repeats import repeated_failure, repeated_problem
+from autotune.tuning.session import Session, measured_records
+from autotune.winner import choose_winner
+from autotune.winner.ranking import tokens_per_second
+from trials.wire import Outcome, Point, TrialResult
+
+if TYPE_CHECKING:
+    from autotune.study import Record, Study
+
+# What a confirmation that ended so says of its point is final; a crash or a time-out may be the machine's.
+DECISIVE = frozenset({Outcome.OOM, Outcome.HOST_OOM, Outcome.NAN})
+CONFIRM_TIMEOUT_FACTOR = 2.0
+MOST_CONFIRMED = 3
+CLEARLY_FASTER = 1.05
+DECIDED_NOTE = "decided"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The configuration that wins.
+
+    Attributes:
+        record: its trial in the search.
+        confirmation: its longer run; None where there was none yet.
+    """
+
+    record: Record
+    confirmation: TrialResult | None
+
+    @property
+    def measured(self) -> TrialResult:
+        """What is announced."""
+        result = self.confirmation or self.record.result
+        assert result is not None
+        return result
+
+
+def holds(result: TrialResult, budget_bytes: int) -> bool:
+    """Whether a confirmation ended well and inside the budget."""
+    required = result.required_device_bytes
+    return result.outcome is Outcome.OK and (required is None or required <= budget_bytes)
+
+
+def failed_points(study: Study) -> frozenset[Point]:
+    """The points whose confirmation showed that they do not hold."""
+    budget_bytes = study.inputs.budget_bytes
+    return frozenset(
+        record.point
+        for record in study.confirmations()
+        if record.result is not None
+        and (record.result.outcome in DECISIVE or record.result.outcome is Outcome.OK)
+        and not holds(record.result, budget_bytes)
+    )
+
+
+def confirmation_of(study: Study, point: Point) -> TrialResult | None:
+    """The good confirmation of a point, if there is one."""
+    good = [
+        record.result
+        for record in study.confirmations()
+        if record.point == point
+        and record.result is not None
+        and holds(record.result, study.inputs.budget_bytes)
+    ]
+    return good[-1] if good else None
+
+
+def effective_records(study: Study) -> list[Record]:
+    """The trials that count, each with its confirmation's result in place of its own where there is one."""
+    records = measured_records(study)
+    known = {record.point: confirmation_of(study, record.point) for record in records}
+    return [dataclasses.replace(record, result=known[record.point] or record.result) for record in records]
+
+
+def best_so_far(study: Study) -> Chosen | None:
+    """The winner as the study knows it now, confirmed or not; nothing is run."""
+    records = measured_records(study)
+    decided: Any = study.note(DECIDED_NOTE)
+    if decided is not None and decided["trials"] == len(records):
+        record = next(record for record in records if record.number == decided["number"])
+        return Chosen(record, confirmation_of(study, record.point))
+    best = choose_winner(
+        effective_records(study), exclude=failed_points(study), budget_bytes=study.inputs.budget_bytes
+    )
+    if best is None:
+        return None
+    record = next(record for record in records if record.number == best.number)
+    return Chosen(record, confirmation_of(study, record.point))
+
+
+def confirm_winner(session: Session) -> Chosen | None:
+    """The fastest configuration that also holds in a longer run of its own; None where none does.
+
+    Where the longer run is so much slower that another configuration was measured clearly faster, that one is
+    confirmed too, and so on a few times: on a noisy machine a lucky measurement must not win.
+
+    Raises:
+        KeyboardInterrupt: the user stopped it.
+        EnvironmentProblem: the confirmations all fail alike.
+    """
+    study, budget_bytes = session.study, session.task.budget.size_bytes
+    excluded = set(failed_points(study))
+    failures: list[TrialResult] = []
+    confirmed: list[Record] = []
+    while len(confirmed) < MOST_CONFIRMED:
+        tried = {record.point for record in confirmed}
+        record = choose_winner(session.measured(), exclude=excluded | tried, budget_bytes=budget_bytes)
+        if record is None or not _worth_confirming(record, confirmed):
+            break
+        result = confirmation_of(study, record.point) or _confirm(session, record)
+        if holds(result, budget_bytes):
+            confirmed.append(dataclasses.replace(record, result=result))
+            continue
+        excluded.add(record.point)
+        failures.append(result)
+        session.observer.say("the best configuration does not hold in a longer run: trying the next one")
+        repeated = repeated_failure(failures)
+        if repeated is not None:
+            raise repeated_problem(repeated, session.folders.log_of(repeated.trial_id))
+    best = choose_winner(confirmed, budget_bytes=budget_bytes)
+    if best is None:
+        return None
+    with session.interrupts.held():
+        study.set_note(DECIDED_NOTE, {"number": best.number, "trials": len(session.measured())})
+    return best_so_far(study)
+
+
+def _worth_confirming(record: Record, confirmed: list[Record]) -> bool:
+    """Whether it was measured clearly faster than what is confirmed already."""
+    fastest = max((tokens_per_second(known) for known in confirmed), default=0.0)
+    return tokens_per_second(record) > CLEARLY_FASTER * fastest
+
+
+def _confirm(session: Session, record: Record) -> TrialResult:
+    session.observer.confirming(record.point)
+    spec = session.spec(f"confirm-{record.number + 1}", record.point, confirm=True)
+    result = session.run(spec, CONFIRM_TIMEOUT_FACTOR * session.task.request.trial_timeout_seconds)
+    with session.interrupts.held():
+        session.study.add_confirmation(record.point, result)
+    session.observer.confirmed(record.point, result)
+    return result

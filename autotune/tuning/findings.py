@@ -1,0 +1,167 @@
+"""What a study found, as plain values: the same for `run --json`, `best --json` and the text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotune.errors import ExitCode
+from autotune.tuning.confirm import Chosen, best_so_far, effective_records, failed_points
+from autotune.tuning.session import measured_records
+from autotune.tuning.shortfall import Shortfall
+from autotune.winner import Price, price_list
+from trials.wire import Outcome, TrialResult
+
+if TYPE_CHECKING:
+    from autotune.study import Record, Study
+
+_MEASURED = (
+    "tokens_per_second",
+    "tokens_per_second_low",
+    "tokens_per_second_high",
+    "device_bytes",
+    "required_device_bytes",
+    "required_verified",
+    "peak_allocated_bytes",
+    "setup_peak_allocated_bytes",
+    "peak_reserved_bytes",
+    "outside_allocator_bytes",
+    "host_peak_bytes",
+    "setup_seconds",
+    "trainable_parameters",
+    "total_parameters",
+)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A study's state and best.
+
+    Attributes:
+        study: its name.
+        chosen: the winner; None where nothing fits so far.
+        prices: what each value of the quality knobs would cost.
+        counts: trials by outcome, every outcome named; the confirmation is not among them.
+        skipped: points never launched because they were predicted not to fit.
+        budget_bytes: device memory for one process.
+    """
+
+    study: str
+    chosen: Chosen | None
+    prices: tuple[Price, ...]
+    counts: dict[str, int]
+    skipped: int
+    budget_bytes: int
+
+    @property
+    def total(self) -> int:
+        """Trials of all outcomes."""
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How one call of `autotune run` ended.
+
+    Attributes:
+        findings: the study now.
+        wall_seconds: of this call.
+        export_dir: the winner's folder; None where there is no winner.
+        shortfall: what the smallest point needs, where nothing fits.
+        interrupted: whether the user stopped it.
+    """
+
+    findings: Findings
+    wall_seconds: float
+    export_dir: Path | None
+    shortfall: Shortfall | None
+    interrupted: bool
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 a winner, 1 nothing fits, 130 interrupted."""
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        return ExitCode.WINNER if self.findings.chosen else ExitCode.NOTHING_FITS
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `autotune run --json` prints."""
+        answer = findings_json(self.findings) | {
+            "wall_seconds": round(self.wall_seconds, 3),
+            "export_dir": str(self.export_dir) if self.export_dir else None,
+            "interrupted": self.interrupted,
+        }
+        if self.shortfall is not None:
+            answer["smallest_needed_bytes"] = self.shortfall.needed_bytes
+            answer["smallest_point"] = self.shortfall.point.model_dump(mode="json")
+        return answer
+
+
+def findings_of(study: Study) -> Findings:
+    """What the study found so far; nothing is run."""
+    records = measured_records(study)
+    inputs = study.inputs
+    prices = price_list(
+        effective_records(study),
+        exclude=failed_points(study),
+        seq_len=inputs.seq_len if inputs.global_batch is None else None,
+        gpus=inputs.gpus,
+        budget_bytes=inputs.budget_bytes,
+    )
+    return Findings(
+        study=study.name,
+        chosen=best_so_far(study),
+        prices=prices,
+        counts=outcome_counts(records),
+        skipped=int(study.note("skipped") or 0),
+        budget_bytes=inputs.budget_bytes,
+    )
+
+
+def outcome_counts(records: Iterable[Record]) -> dict[str, int]:
+    """Trials by outcome, those that did not happen as 0."""
+    seen = Counter(record.result.outcome.value for record in records if record.result is not None)
+    return {outcome.value: seen.get(outcome.value, 0) for outcome in Outcome}
+
+
+def findings_json(findings: Findings) -> dict[str, Any]:
+    """The findings as plain JSON values."""
+    return {
+        "study": findings.study,
+        "winner": winner_json(findings.chosen) if findings.chosen else None,
+        "trials": findings.counts,
+        "skipped": findings.skipped,
+        "budget_bytes": findings.budget_bytes,
+        "price_list": [price_json(price) for price in findings.prices],
+    }
+
+
+def winner_json(chosen: Chosen) -> dict[str, Any]:
+    """The winner's point and figures."""
+    return {
+        "trial": chosen.record.number + 1,
+        "method": chosen.record.point.method,
+        "point": chosen.record.point.model_dump(mode="json"),
+        "confirmed": chosen.confirmation is not None,
+        **figures_json(chosen.measured),
+    }
+
+
+def figures_json(result: TrialResult) -> dict[str, Any]:
+    """What was measured of one trial, as plain JSON values. Sizes in bytes."""
+    return {name: getattr(result, name) for name in _MEASURED}
+
+
+def price_json(price: Price) -> dict[str, Any]:
+    """One line of the price list."""
+    return {
+        "knob": price.knob,
+        "value": price.value,
+        "tokens_per_second": price.tokens_per_second,
+        "share": price.share,
+        "required_device_bytes": price.required_device_bytes,
+        "point": price.point.model_dump(mode="json"),
+    }

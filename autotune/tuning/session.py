@@ -1,0 +1,198 @@
+"""One call's work on one study: measuring points, one after the other, with whatever may happen meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from autotune.study import PointTaken
+from autotune.tuning.folders import Folders
+from autotune.tuning.interrupts import Interrupts
+from autotune.tuning.observer import Observer, Progress
+from autotune.tuning.repeats import repeated_failure, repeated_problem
+from autotune.tuning.stopping import stop_below
+from autotune.tuning.task import Task
+from autotune.winner import choose_winner
+from trials.wire import Outcome, Point, TrialResult, TrialSpec
+
+if TYPE_CHECKING:
+    from autotune.running import OutsideShare, TrialRunner
+    from autotune.study import Record, Study
+
+DISREGARDED_NOTE = "disregarded"
+CONFIRM_SECONDS = 20.0
+CONFIRM_STEPS = 5
+
+
+@dataclass
+class Session:
+    """The parts that measuring needs, and what this call has measured.
+
+    Attributes:
+        task: what is tuned.
+        study: where it is kept.
+        runner: what launches trials.
+        observer: who watches.
+        interrupts: the user's wish to stop.
+        folders: logs, work, export.
+        outside: the machine's shares of device memory outside PyTorch's allocator.
+        torch_adam: whether AdamW must be torch's.
+        deadline: monotonic time at which the search ends.
+        results: of this call, in order.
+    """
+
+    task: Task
+    study: Study
+    runner: TrialRunner
+    observer: Observer
+    interrupts: Interrupts
+    folders: Folders
+    outside: OutsideShare
+    torch_adam: bool
+    deadline: float
+    results: list[tuple[int, TrialResult]] = field(default_factory=list)
+
+    def seconds_left(self) -> float:
+        """Until the search's time is up; negative after that."""
+        return self.deadline - time.monotonic()
+
+    def measured(self) -> list[Record]:
+        """The study's trials that have ended and count."""
+        return measured_records(self.study)
+
+    def pending(self) -> list[Record]:
+        """The trials that other live processes run now."""
+        return [record for record in self.study.records() if record.result is None]
+
+    def progress(self, candidates: int) -> Progress:
+        """How far the study is, with this many points left to measure."""
+        records = self.measured()
+        best = choose_winner(records, budget_bytes=self.task.budget.size_bytes)
+        return Progress(
+            measured=len(records),
+            trials=self.task.request.trials,
+            candidates=candidates,
+            seconds_left=max(0.0, self.seconds_left()),
+            best_point=best.point if best else None,
+            best_result=best.result if best else None,
+        )
+
+    def measure(self, point: Point, candidates: int) -> None:
+        """Run one trial of the search and record it.
+
+        A trial that the end of the search's time cut short is not recorded: nothing is known of its point.
+
+        Raises:
+            KeyboardInterrupt: the user stopped it; the point may be tried again.
+            EnvironmentProblem: the last trials all failed alike and none has succeeded.
+        """
+        records = self.measured()
+        position = len(records) + 1
+        trial_timeout = self.task.request.trial_timeout_seconds
+        allowed = min(trial_timeout, max(1.0, self.seconds_left()))
+        number: int | None = None
+        try:
+            with self.interrupts.held():
+                number = self.study.begin(point)
+            spec = self.spec(f"trial-{number + 1}", point, stop_below=stop_below(point, records))
+            self.observer.trial_started(position, point, self.progress(candidates))
+            result = self.run(spec, allowed)
+            if result.outcome is Outcome.TIMEOUT and allowed < trial_timeout:
+                return
+            with self.interrupts.held():
+                self.study.finish(number, result)
+                self.results.append((number, result))
+                number = None
+        except PointTaken:
+            return
+        finally:
+            if number is not None:
+                self.study.abandon(number)
+        self.observer.trial_finished(position, point, result, self.progress(candidates))
+        self._stop_if_hopeless()
+
+    def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialResult:
+        """Run one specification, empty its work folder, and keep what it shows of the machine.
+
+        Raises:
+            KeyboardInterrupt: the user stopped it.
+        """
+        try:
+            result = self.runner.run(
+                spec, timeout_seconds=timeout_seconds, on_event=self.observer.trial_event
+            )
+        finally:
+            self.folders.clear_work()
+        self.outside.learn(spec.point, result)
+        return result
+
+    def spec(
+        self,
+        trial_id: str,
+        point: Point,
+        *,
+        stop_below: float | None = None,
+        confirm: bool = False,
+        limited: bool = True,
+    ) -> TrialSpec:
+        """The specification of one trial.
+
+        Args:
+            trial_id: names its log file.
+            point: the configuration.
+            stop_below: tokens per second under which it may stop early.
+            confirm: whether it is the winner's longer run.
+            limited: whether the budgets are enforced.
+        """
+        task = self.task
+        longer: dict[str, Any] = (
+            {"min_timed_steps": CONFIRM_STEPS, "measure_seconds": CONFIRM_SECONDS} if confirm else {}
+        )
+        self.folders.logs.mkdir(parents=True, exist_ok=True)
+        return TrialSpec(
+            trial_id=trial_id,
+            model=task.model,
+            point=point,
+            seq_len=task.seq_len,
+            lora_targets=task.request.lora_targets,
+            device=task.device,
+            processes=task.request.gpus,
+            budget_bytes=task.budget.size_bytes if limited else None,
+            outside_allocator_bytes=self.outside.bytes_for(point),
+            host_budget_bytes=task.host_budget_bytes if limited else None,
+            nvme_path=task.request.nvme_path,
+            torch_adam=self.torch_adam,
+            seed=task.request.seed,
+            stop_below_tokens_per_second=stop_below,
+            confirm=confirm,
+            log_path=str(self.folders.log_of(trial_id)),
+            work_dir=str(self.folders.fresh_work()),
+            **longer,
+        )
+
+    def _stop_if_hopeless(self) -> None:
+        if any(result.outcome in (Outcome.OK, Outcome.STOPPED) for result in self._all_results()):
+            return
+        failure = repeated_failure([result for _, result in self.results])
+        if failure is None:
+            return
+        # Whatever was wrong with the machine says nothing about these points: they may be tried again.
+        failed = [number for number, _ in self.results[-3:]]
+        self.study.set_note(DISREGARDED_NOTE, [*disregarded(self.study), *failed])
+        raise repeated_problem(failure, self.folders.log_of(failure.trial_id))
+
+    def _all_results(self) -> Sequence[TrialResult]:
+        return [record.result for record in self.measured() if record.result is not None]
+
+
+def measured_records(study: Study) -> list[Record]:
+    """The study's trials that have ended, but for those that only showed that the machine was not ready."""
+    ignored = set(disregarded(study))
+    return [r for r in study.records() if r.result is not None and r.number not in ignored]
+
+
+def disregarded(study: Study) -> list[int]:
+    """Numbers of the trials that say nothing of their points."""
+    return list(study.note(DISREGARDED_NOTE) or [])

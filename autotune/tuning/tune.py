@@ -1,0 +1,169 @@
+"""`autotune run` without its screen: search, confirm, export, and an account of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune.errors import EnvironmentProblem
+from autotune.export import check_export_folder, export_folder
+from autotune.tuning.candidates import MEMORY_FAILURES
+from autotune.tuning.confirm import best_so_far, confirm_winner
+from autotune.tuning.findings import RunResult, findings_of
+from autotune.tuning.folders import Folders, check_writable, study_folders
+from autotune.tuning.handover import remember, winner_of
+from autotune.tuning.interrupts import Interrupts
+from autotune.tuning.observer import Observer, Opened
+from autotune.tuning.ownership import give_back, take
+from autotune.tuning.readiness import get_ready
+from autotune.tuning.request import Request
+from autotune.tuning.search import search
+from autotune.tuning.session import Session, measured_records
+from autotune.tuning.shortfall import Shortfall, known_shortfall, measure_shortfall
+from autotune.tuning.task import Task, prepare_task
+from trials.wire import Outcome
+
+if TYPE_CHECKING:
+    from autotune.study import Study
+
+
+def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunResult:
+    """Find the fastest configuration that fits, confirm it and export it; an unfinished study goes on.
+
+    Args:
+        request: what the user asked for.
+        observer: told what happens.
+        interrupts: installed by the caller.
+
+    Returns:
+        The study's findings, also where nothing fits or the user stopped it.
+
+    Raises:
+        UsageError: the request is wrong.
+        EnvironmentProblem: the machine, the storage or the export folder cannot do it.
+        KeyboardInterrupt: stopped before there was a study, or a second time.
+    """
+    from autotune.study import Study, default_storage_url
+    from autotune.study.storage_url import default_folder
+
+    began = time.monotonic()
+    task = prepare_task(request, observer.say)
+    study = Study.open(request.storage or default_storage_url(), task.inputs, request.study)
+    folders = study_folders(default_folder(), study.name, request.export_dir)
+    check_export_folder(folders.export)
+    check_writable(folders.logs, "the trials' logs")
+    take(study)
+    try:
+        folders.clear_work()
+        remember(study, task.model, request.command, request.trials)
+        return _tune_study(task, study, folders, default_folder(), observer, interrupts, began)
+    finally:
+        give_back(study)
+
+
+def _tune_study(
+    task: Task,
+    study: Study,
+    folders: Folders,
+    data_folder: Path,
+    observer: Observer,
+    interrupts: Interrupts,
+    began: float,
+) -> RunResult:
+    observer.opened(
+        Opened(
+            study=study.name,
+            stages=tuple(stage.words() for stage in task.stages),
+            measured=len(measured_records(study)),
+            trials=task.request.trials,
+            sampler=task.request.sampler,
+        )
+    )
+    shortfall, interrupted = known_shortfall(study), False
+    if not _is_finished(study, task):
+        try:
+            shortfall = _work(task, study, folders, data_folder, observer, interrupts, began)
+        except KeyboardInterrupt:
+            if interrupts.count != 1:
+                raise
+            interrupted = True
+    chosen = best_so_far(study)
+    return RunResult(
+        findings=findings_of(study),
+        export_dir=export_folder(winner_of(study, chosen), folders.export) if chosen else None,
+        shortfall=None if chosen else shortfall,
+        interrupted=interrupted,
+        wall_seconds=time.monotonic() - began,
+    )
+
+
+def _is_finished(study: Study, task: Task) -> bool:
+    """Whether nothing is left to run: no trials left, and the winner confirmed or known not to exist."""
+    if len(measured_records(study)) < task.request.trials:
+        return False
+    chosen = best_so_far(study)
+    return chosen.confirmation is not None if chosen else known_shortfall(study) is not None
+
+
+def _work(
+    task: Task,
+    study: Study,
+    folders: Folders,
+    data_folder: Path,
+    observer: Observer,
+    interrupts: Interrupts,
+    began: float,
+) -> Shortfall | None:
+    from autotune.running import TrialRunner
+
+    model_type = task.model.config.get("model_type")
+    with TrialRunner(task.device, model_type=model_type, log_dir=folders.logs) as runner:
+        try:
+            observer.say("starting the trial process (loads torch and transformers once)")
+            ready = get_ready(task, runner, data_folder, folders.logs, observer.say)
+            for stage in ready.task.stages:
+                for note in stage.notes:
+                    observer.say(note)
+            session = Session(
+                task=ready.task,
+                study=study,
+                runner=runner,
+                observer=observer,
+                interrupts=interrupts,
+                folders=folders,
+                outside=ready.outside,
+                torch_adam=ready.torch_adam,
+                deadline=began + task.request.timeout_seconds,
+            )
+            return _search_and_confirm(session)
+        except KeyboardInterrupt:
+            # Said before the processes end, which takes a moment.
+            observer.say("stopping: the best so far is kept; the same command goes on later")
+            raise
+
+
+def _search_and_confirm(session: Session) -> Shortfall | None:
+    ending = search(session)
+    session.observer.say(f"the search is over: {ending.value}")
+    if confirm_winner(session) is not None:
+        return None
+    _require_memory_failures(session.study)
+    return known_shortfall(session.study) or measure_shortfall(session)
+
+
+def _require_memory_failures(study: Study) -> None:
+    """Raises where no failure was about memory: to say that nothing fits would be wrong."""
+    trials = [record.result for record in measured_records(study) if record.result is not None]
+    longer_runs = [record.result for record in study.confirmations() if record.result is not None]
+    if any(result.outcome in MEMORY_FAILURES for result in [*trials, *longer_runs]):
+        return
+    if not trials:
+        raise EnvironmentProblem("the time was up before a trial had ended", "give --timeout more")
+    reasons = f"'autotune show {study.name}' has the reasons"
+    if any(result.outcome is Outcome.OK for result in trials):
+        last = longer_runs[-1]
+        why = f"{last.outcome.value}: {last.message}"
+        raise EnvironmentProblem(f"no configuration held in a longer run of its own ({why})", reasons)
+    outcomes = ", ".join(sorted({result.outcome.value for result in trials}))
+    raise EnvironmentProblem(f"no trial succeeded and none was about memory ({outcomes})", reasons)

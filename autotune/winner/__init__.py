@@ -1,0 +1,9 @@
+"""Which measured configuration wins, and what the quality knobs cost."""
+
+from __future__ import annotations
+
+from autotune.winner.choice import choose_winner
+from autotune.winner.prices import Price, price_list
+from autotune.winner.ranking import Measured, ranking
+
+__all__ = ["Measured", "Price", "choose_winner", "price_list", "ranking"]

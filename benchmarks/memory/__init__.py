@@ -1,0 +1,1 @@
+"""Predicted memory against measured memory."""

@@ -1,0 +1,91 @@
+"""Errors of predictions against measured rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from autotune.prediction.cache import TraceCache
+from autotune.prediction.hardware import Hardware, outside_allocator_bytes
+from autotune.prediction.host import host_peak_bytes
+from autotune.prediction.replay import replay
+from autotune.prediction.traces import Traces, WorkerPool
+from benchmarks.memory.rows import Row
+
+
+@dataclass
+class Comparison:
+    """One row's relative errors by figure, predicted over measured less one."""
+
+    row: Row
+    errors: dict[str, float] = field(default_factory=dict)
+
+
+def compare(rows: Iterable[Row], cache_folder: Path, workers: int) -> Iterator[Comparison]:
+    """Predict every row as it was measured, and compare."""
+    hardware = Hardware()
+    pool = WorkerPool(1, workers)
+    cache = TraceCache(cache_folder)
+    try:
+        for row in rows:
+            yield _compared(row, hardware, cache, pool)
+    finally:
+        pool.close()
+
+
+def _compared(row: Row, hardware: Hardware, cache: TraceCache, pool: WorkerPool) -> Comparison:
+    traces = Traces(
+        row.model,
+        row.seq_len,
+        row.lora_targets,
+        1,
+        hardware,
+        cache,
+        1.0,
+        pool,
+        load_whole=not row.own_loader,
+    )
+    events = traces.exact(row.point)
+    emptied = () if row.own_loader else ("step 0", "phase start")
+    if row.point.quantization == "none" and emptied:
+        emptied = ("step 0",)
+    replayed = replay(events, expandable_segments=row.expandable_segments, empty_cache_at=emptied)
+    steps = replayed.step_peaks
+    setup = max(replayed.phase_peaks["load"], replayed.phase_peaks["start"])
+    reserved = replayed.peak_reserved_bytes if row.own_loader else replayed.step_peak_reserved_bytes
+    predicted = {
+        "peak_allocated_bytes": max(steps),
+        "first_step_peak_allocated_bytes": steps[0],
+        "setup_peak_allocated_bytes": setup,
+        "peak_reserved_bytes": reserved,
+        "device_bytes": reserved + outside_allocator_bytes(hardware, row.point),
+    }
+    if row.point.offload != "none":
+        predicted["host_peak_bytes"] = host_peak_bytes(events, row.point)
+    result = Comparison(row)
+    for name, value in predicted.items():
+        measured = row.measured.get(name)
+        if measured:
+            result.errors[name] = value / measured - 1
+    return result
+
+
+def table(comparisons: list[Comparison]) -> list[tuple[str, int, float, float, float, float]]:
+    """(figure, rows, median, p90, p95, largest) of the absolute errors, as shares; by allocator where it matters."""
+    groups: dict[str, list[float]] = {}
+    for comparison in comparisons:
+        for name, error in comparison.errors.items():
+            figure = name.removesuffix("_bytes").replace("_", " ")
+            if name in ("peak_allocated_bytes", "peak_reserved_bytes"):
+                kind = "expandable segments" if comparison.row.expandable_segments else "default allocator"
+                figure = f"{figure}, {kind}"
+            groups.setdefault(figure, []).append(abs(error))
+    lines = []
+    for figure, errors in sorted(groups.items()):
+        values = np.asarray(errors)
+        middle, p90, p95 = np.percentile(values, (50, 90, 95))
+        lines.append((figure, len(errors), float(middle), float(p90), float(p95), float(values.max())))
+    return lines

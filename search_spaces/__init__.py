@@ -1,0 +1,1 @@
+"""The shipped search spaces, as YAML files beside this module."""

@@ -1,0 +1,143 @@
+"""Everything that is replaced for the time of a trace, and put back afterwards.
+
+Checked with torch 2.13.0, transformers 5.17.0, deepspeed 0.19.8.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from trials.tracing import kernels, liger, quantized
+from trials.tracing.accelerator import install
+from trials.tracing.attention import GpuKernels, attention_for
+from trials.tracing.recorder import Recorder, RecordingMode
+
+# Enough for DeepSpeed to flatten on the device, as it does wherever a configuration fits at all.
+TOLD_DEVICE_BYTES = 1 << 50
+
+
+def start_process(processes: int) -> None:
+    """Make this process one of `processes` that only pretend to talk to each other; once, before DeepSpeed."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    os.environ.update(
+        DS_ACCELERATOR="cuda",
+        RANK="0",
+        LOCAL_RANK="0",
+        WORLD_SIZE=str(processes),
+        LOCAL_WORLD_SIZE=str(processes),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT="0",
+    )
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=processes)
+    import logging
+
+    import deepspeed
+    import transformers
+    from deepspeed.utils import logger
+
+    logger.setLevel(logging.ERROR)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    # The imports' own objects need no looking at again.
+    gc.freeze()
+    assert deepspeed is not None
+
+
+@contextmanager
+def recording(
+    recorder: Recorder, capability: tuple[int, int], multiprocessors: int, *, liger_kernel: bool
+) -> Iterator[None]:
+    """Inside, allocations on `meta` are recorded as a GPU's of this compute capability."""
+    install(recorder, TOLD_DEVICE_BYTES, capability)
+    handlers = {
+        **kernels.make_handlers(capability),
+        **quantized.make_handlers(multiprocessors, capability),
+    }
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(_replaced(recorder, capability))
+            stack.enter_context(quantized.performed(recorder))
+            stack.enter_context(liger.performed(capability, multiprocessors, used=liger_kernel))
+            stack.enter_context(RecordingMode(recorder, handlers))
+            yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]:
+    from deepspeed.runtime.zero import partition_parameters
+    from torch.optim import optimizer
+    from transformers import masking_utils
+
+    zeros_like, tensor = torch.zeros_like, torch.tensor
+
+    def shape_only(values: Any, **kwargs: Any) -> torch.Tensor:
+        # DeepSpeed asks for "meta" by name where it wants a shape; from here it gets device("meta") for the GPU.
+        if isinstance(kwargs.get("device"), str) and kwargs["device"] == "meta":
+            with recorder.unrecorded():
+                return zeros_like(values, **kwargs)
+        return zeros_like(values, **kwargs)
+
+    def recorded_tensor(*args: Any, **kwargs: Any) -> torch.Tensor:
+        # torch.tensor builds its result below the dispatch mode.
+        out = tensor(*args, **kwargs)
+        if out.device.type == "meta" and not recorder.paused:
+            recorder.track(out)
+        return out
+
+    from trials import model_build, quantize, trial
+
+    build_empty = model_build.empty_model
+
+    def tied_empty_model(*args: Any, **kwargs: Any) -> Any:
+        # Creating parameters on meta one by one takes tied ones apart.
+        with recorder.unrecorded():
+            model = build_empty(*args, **kwargs)
+            model.tie_weights()
+        return model
+
+    swap = quantize.swap_linears
+
+    def shapes_swapped(*args: Any) -> None:
+        with recorder.unrecorded():
+            swap(*args)
+
+    attention = attention_for(GpuKernels.of(capability))
+    replaced: dict[tuple[Any, str], Any] = {
+        (torch, "zeros_like"): shape_only,
+        (torch, "tensor"): recorded_tensor,
+        # zero.Init puts back what it remembers.
+        (partition_parameters, "_orig_torch_tensor"): recorded_tensor,
+        (torch.nn.functional, "scaled_dot_product_attention"): attention,
+        # ZeRO-3 replaces it for good.
+        (torch.nn.functional, "linear"): torch.nn.functional.linear,
+        # No real stream stands behind a meta tensor.
+        (torch.Tensor, "record_stream"): lambda *_: None,
+        (model_build, "empty_model"): tied_empty_model,
+        (quantize, "swap_linears"): shapes_swapped,
+        (trial, "empty_model"): tied_empty_model,
+        # torch's own AdamW works on lists of tensors on a GPU.
+        (optimizer, "_get_foreach_kernels_supported_devices"): lambda: ["cuda", "meta"],
+        # It reads a value to see whether sequences are packed; ours never are.
+        (masking_utils, "find_packed_sequence_indices"): lambda *_, **__: None,
+    }
+    before = {key: getattr(*key) for key in replaced}
+    for (owner, name), value in replaced.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for (owner, name), value in before.items():
+            setattr(owner, name, value)

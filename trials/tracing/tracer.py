@@ -1,0 +1,203 @@
+"""Performs one trial on `meta` tensors, with the trial's own code and DeepSpeed's, and records what it allocates."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from trials.batches import SyntheticBatches
+from trials.engine import start_engine
+from trials.measuring import Stepper
+from trials.tracing import labels, quantized
+from trials.tracing.environment import recording
+from trials.tracing.recorder import Recorder
+from trials.trial import Trial
+from trials.wire import ModelSpec, Phase, Point, TrialSpec
+
+# The first micro batch of a step, one in the middle and the last differ; more of the middle ones do not.
+TRACED_ACCUMULATION = 3
+# Optimizer state appears in the first step, and its weight is felt in the second.
+TRACED_STEPS = 2
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one trial allocates and frees, in order.
+
+    Attributes:
+        ids: int32; positive allocates a block, negative frees it, 0 is a marker.
+        sizes: int64 bytes; of a marker, the index into `markers`.
+        streams: int8; 0 the default stream, larger ones CUDA streams, negative ones host memory.
+        kinds: int16, index into `categories`.
+        markers: "phase NAME" where a phase begins, "empty_cache".
+        categories: what allocations are for.
+        trainable_parameters: elements that receive gradients.
+        total_parameters: all elements.
+    """
+
+    ids: Any
+    sizes: Any
+    streams: Any
+    kinds: Any
+    markers: tuple[str, ...]
+    categories: tuple[str, ...]
+    trainable_parameters: int
+    total_parameters: int
+
+
+class _TracedStepper(Stepper):
+    """The trial's own stepper; the phases it goes through become markers."""
+
+    def __init__(self, recorder: Recorder, labeller: labels.Labeller, *args: Any) -> None:
+        self._recorder = recorder
+        self._labeller = labeller
+        self._parameters: list[torch.nn.Parameter] = []
+        super().__init__(*args)
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    @phase.setter
+    def phase(self, value: Phase) -> None:
+        recorder = self._recorder
+        was_backward = recorder.in_backward
+        self._phase = value
+        recorder.in_backward = value is Phase.BACKWARD
+        if was_backward and not recorder.in_backward:
+            labels.relabel_gradients(recorder, self._parameters)
+            labels.relabel_engine(recorder, self._engine)
+        self._labeller.stage = "micro"
+        recorder.mark(f"phase {value}")
+
+
+class _NoMemory:
+    """Nothing is measured in a trace."""
+
+    def synchronize(self) -> None:
+        pass
+
+
+def trace(
+    model: ModelSpec,
+    point: Point,
+    seq_len: int,
+    *,
+    lora_targets: tuple[str, ...] | None = None,
+    processes: int = 1,
+    capability: tuple[int, int] = (9, 0),
+    multiprocessors: int = 132,
+    gradient_clipping: float = 1.0,
+    torch_adam: bool = False,
+    load_whole: bool = False,
+) -> Trace:
+    """Trace one trial; `environment.start_process` must have been called.
+
+    Args:
+        model: what to build.
+        point: how to train it.
+        seq_len: tokens per sequence.
+        lora_targets: adapted modules; None for all linear layers except the head.
+        processes: data-parallel processes; this one is rank 0.
+        capability: the GPU's compute capability.
+        multiprocessors: the GPU's streaming multiprocessors (bitsandbytes chooses kernels by it).
+        gradient_clipping: largest gradient norm; 0 turns clipping off.
+        torch_adam: torch's AdamW where DeepSpeed would compile FusedAdam.
+        load_whole: load a quantised base whole and then quantise it, as the measurements in `benchmarks/memory` did.
+
+    Raises:
+        Exception: whatever the model or a library raises; it cannot be predicted then.
+    """
+    recorder = Recorder()
+    spec = TrialSpec(
+        trial_id="trace",
+        model=model,
+        point=point,
+        seq_len=seq_len,
+        lora_targets=lora_targets,
+        processes=processes,
+        gradient_clipping=gradient_clipping,
+        torch_adam=torch_adam,
+        nvme_path=tempfile.gettempdir() if point.offload.startswith("nvme_") else None,
+        log_path="",
+        work_dir="",
+    )
+    facts: dict[str, Any] = {}
+    try:
+        _perform(recorder, spec, capability, multiprocessors, facts, load_whole)
+    finally:
+        gc.collect()
+    return Trace(
+        ids=np.asarray(recorder.ids, dtype=np.int32),
+        sizes=np.asarray(recorder.sizes, dtype=np.int64),
+        streams=np.asarray(recorder.streams, dtype=np.int8),
+        kinds=np.asarray(recorder.kinds, dtype=np.int16),
+        markers=tuple(recorder.markers),
+        categories=tuple(recorder.categories),
+        trainable_parameters=facts["trainable_parameters"],
+        total_parameters=facts["total_parameters"],
+    )
+
+
+def _perform(
+    recorder: Recorder,
+    spec: TrialSpec,
+    capability: tuple[int, int],
+    multiprocessors: int,
+    facts: dict[str, Any],
+    load_whole: bool,
+) -> None:
+    point = spec.point
+    device = torch.device("meta")
+    trial = Trial(spec, 0, lambda _: None, 0.0)
+    with ExitStack() as stack:
+        stack.enter_context(recording(recorder, capability, multiprocessors, liger_kernel=point.liger_kernel))
+        if load_whole:
+            stack.enter_context(quantized.loaded_whole())
+        recorder.mark(f"phase {Phase.LOAD}")
+        with recorder.labelled(labels.WEIGHTS):
+            model, parameters, config = trial._load(device)
+        facts.update(trial._facts)
+        labels.relabel_model(recorder, model)
+        recorder.mark(f"phase {Phase.START}")
+        with recorder.labelled(labels.BUCKETS):
+            engine = start_engine(model, point, parameters, config)
+        labels.relabel_model(recorder, model)
+        labels.relabel_engine(recorder, engine)
+        vocabulary = model.get_input_embeddings().num_embeddings
+        labeller = labels.Labeller(recorder, vocabulary)
+        labeller.expect_logits(point.micro_batch_size * spec.seq_len)
+        recorder.label = labeller
+        recorder.category = recorder.category_index(labels.BUCKETS)
+        stack.enter_context(labeller.following())
+        batches = SyntheticBatches(vocabulary, spec.seq_len, device, spec.seed)
+        stepper = _TracedStepper(recorder, labeller, engine, spec, batches, _NoMemory(), lambda _: None)
+        stepper._parameters = list(parameters)
+        accumulation = min(point.gradient_accumulation_steps, TRACED_ACCUMULATION)
+        for index in range(TRACED_STEPS):
+            recorder.mark(f"step {index}")
+            stepper.step(accumulation)
+            labels.relabel_engine(recorder, engine)
+        recorder.mark(f"phase {Phase.EVALUATION}")
+        engine.eval()
+        with torch.no_grad():
+            float(engine(**batches.next(point.micro_batch_size)).loss)
+        engine.train()
+        recorder.mark(f"phase {Phase.SAVING}")
+        recorder.mark("end")
+        recorder.paused += 1
+        engine.destroy()
+        # What is freed from here on is the process' end.
+        recorder.label = None
+        del engine, model, parameters, stepper, batches
+        cut = len(recorder.ids)
+        recorder.paused -= 1
+    del trial
+    for events in (recorder.ids, recorder.sizes, recorder.streams, recorder.kinds):
+        del events[cut:]
