@@ -1,4 +1,4 @@
-"""Memory before launch: what a configuration will allocate, need and reserve, phase by phase, without a GPU."""
+"""Memory before launch: what a configuration allocates, needs and reserves, phase by phase, without a GPU."""
 
 from __future__ import annotations
 

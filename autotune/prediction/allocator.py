@@ -1,8 +1,8 @@
 """A model of PyTorch's CUDA caching allocator: what a sequence of allocations and frees makes it reserve.
 
-Written from the rules of `c10/cuda/CUDACachingAllocator.cpp` (torch 2.11 to 2.13) with its default settings: sizes are
-rounded to 512 bytes; requests up to 1 MiB and larger ones have pools of their own; each CUDA stream has its own
-blocks; best fit by (size, address); neighbours merge when freed.
+Written from the rules of `c10/cuda/CUDACachingAllocator.cpp` (torch 2.11 to 2.13) with its default
+settings: sizes are rounded to 512 bytes; requests up to 1 MiB and larger ones have pools of their own; each
+    CUDA stream has its own blocks; best fit by (size, address); neighbours merge when freed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A trace as the controller holds it, and what follows from it without replaying the allocator.
 
-With expandable segments every block is exactly its request rounded to 512 bytes, so that allocated memory is a sum;
-only reserved memory depends on where blocks lie.
+With expandable segments every block is exactly its request rounded to 512 bytes, so that allocated memory
+is a sum; only reserved memory depends on where blocks lie.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Events:
 
     @cached_property
     def spans(self) -> list[tuple[str, int, int, int]]:
-        """Phases as (name, step, first event, event after the last); step is -1 outside of the training steps."""
+        """Phases as (name, step, first event, event after the last); step is -1 outside training steps."""
         spans: list[tuple[str, int, int, int]] = []
         step = -1
         name, begun = "", 0
@@ -110,13 +110,15 @@ class Events:
         return int(part[where]), begin + where
 
     def breakdown_at(self, index: int) -> dict[str, int]:
-        """What is allocated on the device after an event, by category, in bytes; sums to `allocated[index]`."""
+        """What is allocated after an event, by category, in bytes; sums to `allocated[index]`."""
         alive = (self.births <= index) & (self.deaths > index)
         alive[0] = False
         where = self.births[alive]
         where = where[(self.ids[where] > 0) & (self.streams[where] >= 0)]
         sizes = self.sizes[where]
-        sums = np.bincount(self.kinds[where], weights=sizes.astype(np.float64), minlength=len(self.categories))
+        sums = np.bincount(
+            self.kinds[where], weights=sizes.astype(np.float64), minlength=len(self.categories)
+        )
         named = {name: int(sums[i]) for i, name in enumerate(self.categories) if sums[i] > 0}
         ordered = dict(sorted(named.items(), key=lambda item: -item[1]))
         ordered[ROUNDING] = int(self.allocated[index]) - int(sizes.sum())
@@ -154,4 +156,3 @@ def extrapolated(low: Events, high: Events, low_batch: int, high_batch: int, bat
     if bool((sizes[low.ids > 0] < 0).any()):
         return None
     return low.with_sizes(sizes)
-

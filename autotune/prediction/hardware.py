@@ -8,8 +8,8 @@ from trials.wire import Point
 
 MIB = 1 << 20
 
-# Measured on an H200 (torch 2.11, CUDA 13, one process, a NCCL world of one): NVML less reserved, medians over 93 runs.
-# A ZeRO-3 engine opens a further communicator.
+# Measured on an H200 (torch 2.11, CUDA 13, one process, a NCCL world of one): NVML less reserved, medians
+# over 93 runs. A ZeRO-3 engine opens a further communicator.
 H200_PLAIN_BYTES = 1942 * MIB
 H200_FP32_BYTES = 1924 * MIB
 H200_OFFLOAD_BYTES = 1956 * MIB
@@ -73,7 +73,7 @@ def hardware_of(gpu: str | None) -> Hardware:
 
 
 def outside_allocator_bytes(hardware: Hardware, point: Point) -> int:
-    """The shipped estimate of what a process holds outside the allocator: exact on an H200, scaled elsewhere."""
+    """What a process holds outside the allocator, as shipped: measured on an H200, scaled elsewhere."""
     if point.zero_stage == 3:
         measured = H200_STAGE3_OFFLOAD_BYTES if point.offload != "none" else H200_STAGE3_BYTES
     elif point.offload != "none":

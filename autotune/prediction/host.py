@@ -1,4 +1,4 @@
-"""Host memory: pinned buffers as PyTorch's pinned allocator rounds them, pageable ones, and the process itself."""
+"""Host memory: pinned buffers as PyTorch rounds them, pageable ones, and the process itself."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from trials.wire import Point
 
 MIB = 1 << 20
 
-# Resident memory of a trial's process before anything is trained: torch, transformers, DeepSpeed and CUDA's own.
-# Measured on an H200 machine; ZeRO's hooks and communicators keep more.
+# Resident memory of a trial's process before anything is trained: torch, transformers, DeepSpeed and CUDA's
+# own. Measured on an H200 machine; ZeRO's hooks and communicators keep more.
 PROCESS_BYTES = 1775 * MIB
 ZERO12_EXTRA_BYTES = 115 * MIB
 ZERO3_EXTRA_BYTES = 480 * MIB
@@ -37,7 +37,8 @@ def process_bytes(point: Point) -> int:
 def host_peak_bytes(events: Events, point: Point) -> int:
     """The largest resident host memory of one process.
 
-    Pinned blocks are kept by their allocator when they are freed and serve the next request of their size class.
+    Pinned blocks are kept by their allocator when they are freed and serve the next request of their size
+    class.
     """
     ids, sizes, streams = events.ids, events.sizes, events.streams
     born = np.flatnonzero((ids > 0) & (streams < 0))

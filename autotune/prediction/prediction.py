@@ -28,7 +28,9 @@ class Prediction(Strict):
     device_bytes: int = Field(description="what NVML shows when it may reserve what it likes")
     outside_allocator_bytes: int
     host_peak_bytes: int
-    breakdown: dict[str, int] = Field(description="what is allocated at the peak; sums to peak_allocated_bytes")
+    breakdown: dict[str, int] = Field(
+        description="what is allocated at the peak; sums to peak_allocated_bytes"
+    )
     phase: str = Field(description="where the peak is: forward, backward, first_step, later_step")
     trainable_parameters: int
     total_parameters: int
@@ -71,7 +73,9 @@ def prediction_of(
         notes.append(f"memory outside the allocator is the shipped figure, {known}")
     managed = int(events.sizes[(events.ids > 0) & (events.streams == MANAGED_STREAM)].sum())
     if managed:
-        notes.append(f"{managed} bytes of paged optimizer state move between host and device and are not counted")
+        notes.append(
+            f"{managed} bytes of paged optimizer state move between host and device and are not counted"
+        )
     overall = max(phases.values())
     if exact:
         reserved = replay(events).peak_reserved_bytes

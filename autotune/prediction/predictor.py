@@ -23,9 +23,10 @@ class Predictor:
     """Predicts memory; a context manager, which ends the tracing processes it started.
 
     Args:
-        gpu: name in the shipped table, or a compute capability such as "8.6"; None for the H200 the shipped figures
-            were measured on.
-        outside_allocator_bytes: what a process holds outside the allocator, measured; None for the shipped figure.
+        gpu: name in the shipped table, or a compute capability such as "8.6"; None for the H200 the shipped
+            figures were measured on.
+        outside_allocator_bytes: what a process holds outside the allocator, measured; None for the shipped
+            figure.
         cache_dir: where traces are kept; None for the user's cache folder.
         workers: tracing processes at most; None for one per processor, up to four.
         gradient_clipping: largest gradient norm the trial clips to; 0 turns clipping off.
@@ -87,8 +88,9 @@ class Predictor:
             point: the configuration.
             lora_targets: adapted modules; None for all linear layers except the head.
             processes: data-parallel processes (GPUs); the figures are of one.
-            exact: trace this very point and replay the allocator; otherwise the trace may be extrapolated from other
-                micro batches (the same allocations) and the smallest budget is taken from what is allocated.
+            exact: trace this very point and replay the allocator; otherwise the trace may be extrapolated
+                from other micro batches (the same allocations) and the smallest budget is taken from what
+                is allocated.
 
         Raises:
             PredictionUnavailable: it cannot be traced; the message says why.

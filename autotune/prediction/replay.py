@@ -57,9 +57,9 @@ def replay(
     stepping = False
     setup_reserved = 0
     markers = events.markers
-    index = -1
+    position = -1
     try:
-        for index, (ident, size, stream) in enumerate(
+        for position, (ident, size, stream) in enumerate(
             zip(events.ids.tolist(), events.sizes.tolist(), events.streams.tolist(), strict=True)
         ):
             if ident > 0:
@@ -96,7 +96,7 @@ def replay(
                     stepping = False
                     phase = ""
     except OutOfMemory as error:
-        error.event = index
+        error.event = position
         raise
     peak = allocator.peak_allocated_bytes
     if phase:

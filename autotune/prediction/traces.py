@@ -1,4 +1,4 @@
-"""Gets the traces of points: from memory, from disk, by extrapolation in the micro batch, or from the worker."""
+"""Gets the traces of points: from memory, disk, by extrapolation in the micro batch, or from a worker."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Traces:
         return events
 
     def quick(self, point: Point) -> tuple[Events, bool]:
-        """The point's trace, extrapolated in the micro batch where that is possible; and whether it is its own."""
+        """The point's trace, extrapolated in the micro batch where possible; and whether it is its own."""
         base = self._bases(point)
         batch = point.micro_batch_size
         if base is None or batch in base:

@@ -45,12 +45,39 @@ def report(comparisons: list[Comparison], seconds: float) -> str:
     lines = [
         "# Predicted against measured memory",
         "",
-        f"`make bench-memory` (`python -m benchmarks.memory`): {len(comparisons)} configurations measured on an H200,",
-        f"{own} of them by trials of ours, the others shared (see `benchmarks/memory/rows.py`); {seconds:.0f} s.",
-        "Errors are |predicted / measured - 1|.",
-        "",
-        "| figure | rows | median | p90 | p95 | largest |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        f"`make bench-memory` (`python -m
+        benchmarks.memory`):
+       
+        {len(comparisons)} configurations
+      
+       
+      
+       
+        measured on
+      
+       
+       
+       
+        an H200,", f"{own} of them by trials of ours, the others shared (see `benchmarks/memory/rows.py`);
+       
+       
+       
+        {seconds:.0f} s.", "Errors are |predicted / measured - 1|.",
+       
+        "", "| figure | rows | median | p90
+        | p95
+       
+        | largest |", "| --- | ---: | ---: | ---: | ---:
+        | ---:
+     
+      
+       
+     
+      
+       
+        |",
+  
+   
     ]
     lines += [
         f"| {figure} | {count} | {middle:.4%} | {p90:.4%} | {p95:.4%} | {largest:.4%} |"
@@ -62,5 +89,10 @@ def report(comparisons: list[Comparison], seconds: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
+
+i if __name__
+== "__main__ "__main__
+"__main__" "__main__":
+   
+   
     main()

@@ -74,7 +74,7 @@ def _compared(row: Row, hardware: Hardware, cache: TraceCache, pool: WorkerPool)
 
 
 def table(comparisons: list[Comparison]) -> list[tuple[str, int, float, float, float, float]]:
-    """(figure, rows, median, p90, p95, largest) of the absolute errors, as shares; by allocator where it matters."""
+    """(figure, rows, median, p90, p95, largest) of the absolute errors, as shares."""
     groups: dict[str, list[float]] = {}
     for comparison in comparisons:
         for name, error in comparison.errors.items():

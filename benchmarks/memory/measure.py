@@ -1,7 +1,7 @@
 """`python -m benchmarks.memory.measure`: runs configurations on this machine's GPU and appends their results.
 
-Each configuration is one trial in a process forked for it, a few seconds each. What the output holds already is not run
-again, so that a stopped measurement goes on where it was.
+Each configuration is one trial in a process forked for it, a few seconds each. What the output holds
+already is not run again, so that a stopped measurement goes on where it was.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def main() -> None:
     parser.add_argument("--configurations", type=Path, default=CONFIGURATIONS)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--seconds", type=float, default=480.0, help="start no further trial after this long")
-    parser.add_argument("--outside-mib", type=int, default=1942, help="this machine's share outside the allocator")
+    parser.add_argument(
+        "--outside-mib", type=int, default=1942, help="this machine's share outside the allocator"
+    )
     arguments = parser.parse_args()
     begun = time.monotonic()
     done = _done(arguments.output)
@@ -63,14 +65,18 @@ def main() -> None:
                 output.write(json.dumps(values) + "\n")
                 output.flush()
                 peak = result.peak_allocated_bytes or 0
-                print(f"{number + 1:3d} {result.outcome:7} {peak:>14,} {item['key']} {result.message}", flush=True)
+                print(
+                    f"{number + 1:3d} {result.outcome:7} {peak:>14,} {item['key']} {result.message}",
+                    flush=True,
+                )
 
 
 def configurations(path: Path) -> Iterator[dict[str, Any]]:
     """The configurations of a file: one JSON object a line.
 
-    Its keys: `model` (a card), `config` (changes to the card's configuration, such as fewer layers), `seq_len`, the
-    point's fields, and for a run under a limit `budget_bytes` and the outcome that was `expected` when it was set.
+    Its keys: `model` (a card), `config` (changes to the card's configuration, such as fewer layers),
+    `seq_len`, the point's fields, and for a run under a limit `budget_bytes` and the outcome that was
+    `expected` when it was set.
     """
     for line in path.read_text().splitlines():
         if not line.strip():

@@ -1,10 +1,10 @@
 """The measured configurations this benchmark compares with.
 
-`h200_memory.jsonl` (46 rows) and `h200_memory_models.json` were measured once on an NVIDIA H200, one process, an NCCL
-world of one: torch 2.11.0+cu130, transformers 5.17.0, deepspeed 0.19.8, peft 0.21.2, bitsandbytes 0.50.2. Each row
-holds the configuration and `measured`. They were loaded in another way than a trial loads: a model was built whole on
-the GPU and quantised afterwards, `torch.cuda.empty_cache()` was called after quantising and after the engine's start,
-and the bucket is DeepSpeed's default 5e8 elements.
+`h200_memory.jsonl` (46 rows) and `h200_memory_models.json` were measured once on an NVIDIA H200, one
+process, an NCCL world of one: torch 2.11.0+cu130, transformers 5.17.0, deepspeed 0.19.8, peft 0.21.2,
+bitsandbytes 0.50.2. Each row holds the configuration and `measured`. They were loaded in another way than a
+trial loads: a model was built whole on the GPU and quantised afterwards, `torch.cuda.empty_cache()` was
+called after quantising and after the engine's start, and the bucket is DeepSpeed's default 5e8 elements.
 """
 
 from __future__ import annotations

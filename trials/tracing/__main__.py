@@ -1,4 +1,4 @@
-"""The worker process: one JSON request a line on stdin, one JSON answer a line on stdout, traces in npz files."""
+"""The worker process: a JSON request a line on stdin, a JSON answer a line on stdout, traces in files."""
 
 from __future__ import annotations
 

@@ -290,7 +290,8 @@ def install(recorder: Recorder, total_bytes: int, capability: tuple[int, int]) -
     OpBuilder.load = lambda self, verbose=True: _NoKernels()
     from deepspeed.runtime.zero import linear
 
-    # Autocast knows no meta device; it is off in every trial, and the CPU's state says so as well as the GPU's.
+    # Autocast knows no meta device; it is off in every trial, and the CPU's state says so as well as the
+    # GPU's.
     linear.get_accelerator = lambda: _Named("cpu")
 
     def same_on_all_ranks(ints: list[int]) -> None:

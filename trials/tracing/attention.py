@@ -1,8 +1,8 @@
 """Which scaled-dot-product kernel a GPU would take, and what that kernel allocates.
 
 On `meta` tensors PyTorch always takes the quadratic path, so the choice is made here as
-`aten/src/ATen/native/transformers/cuda/sdp_utils.cpp` makes it on an NVIDIA GPU (torch 2.11 to 2.13), and the chosen
-kernel's own operator is called: its meta function and its autograd formula are PyTorch's.
+`aten/src/ATen/native/transformers/cuda/sdp_utils.cpp` makes it on an NVIDIA GPU (torch 2.11 to 2.13), and
+the chosen kernel's own operator is called: its meta function and its autograd formula are PyTorch's.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ class GpuKernels:
 
     Attributes:
         capability: compute capability, as (9, 0).
-        prefer_cudnn: whether cuDNN's attention comes first: torch >= 2.11 with cuDNN above 9.15 (the CUDA 13 wheels)
-            on compute capability 9.x and 10.x.
+        prefer_cudnn: whether cuDNN's attention comes first: torch >= 2.11 with cuDNN above 9.15 (the CUDA
+            13 wheels) on compute capability 9.x and 10.x.
         cudnn_head_dim: the largest head dimension of cuDNN's attention.
-        efficient_grouped: whether the memory-efficient kernel takes grouped queries (it does not up to torch 2.13).
+        efficient_grouped: whether the memory-efficient kernel takes grouped queries (it does not up to
+            torch 2.13).
     """
 
     capability: tuple[int, int]
@@ -44,8 +45,8 @@ class GpuKernels:
 def _grouped_ok(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> bool:
     heads, key_heads, value_heads = query.shape[-3], key.shape[-3], value.shape[-3]
     if enable_gqa:
-        return key_heads == value_heads and heads % key_heads == 0
-    return heads == key_heads == value_heads
+        return bool(key_heads == value_heads and heads % key_heads == 0)
+    return bool(heads == key_heads == value_heads)
 
 
 def choose_kernel(
@@ -58,7 +59,7 @@ def choose_kernel(
     is_causal: bool,
     enable_gqa: bool,
 ) -> str:
-    """The kernel's name: `cudnn`, `flash`, `efficient` or `math`. Tensors are [batch, heads, sequence, head_dim]."""
+    """`cudnn`, `flash`, `efficient` or `math`. Tensors are [batch, heads, sequence, head_dim]."""
     order = ("cudnn", "flash", "efficient") if gpu.prefer_cudnn else ("flash", "efficient")
     for name in order:
         if _usable(name, gpu, query, key, value, mask, dropout, is_causal, enable_gqa):

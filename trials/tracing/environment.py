@@ -23,7 +23,7 @@ TOLD_DEVICE_BYTES = 1 << 50
 
 
 def start_process(processes: int) -> None:
-    """Make this process one of `processes` that only pretend to talk to each other; once, before DeepSpeed."""
+    """Make this process one of `processes` that only pretend to talk; once, before DeepSpeed."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     os.environ.update(
@@ -84,7 +84,8 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
     zeros_like, tensor = torch.zeros_like, torch.tensor
 
     def shape_only(values: Any, **kwargs: Any) -> torch.Tensor:
-        # DeepSpeed asks for "meta" by name where it wants a shape; from here it gets device("meta") for the GPU.
+        # DeepSpeed asks for "meta" by name where it wants a shape; from here it gets device("meta") for the
+        # GPU.
         if isinstance(kwargs.get("device"), str) and kwargs["device"] == "meta":
             with recorder.unrecorded():
                 return zeros_like(values, **kwargs)

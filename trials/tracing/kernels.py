@@ -16,7 +16,8 @@ from trials.tracing.recorder import Handler, Recorder
 aten = torch.ops.aten
 MIB = 1 << 20
 
-# `getChosenWorkspaceSize`: Hopper and Blackwell data-centre parts use 32 MiB, the others cuBLAS' own `:4096:2:16:8`.
+# `getChosenWorkspaceSize`: Hopper and Blackwell data-centre parts use 32 MiB, the others cuBLAS' own
+# `:4096:2:16:8`.
 HOPPER_WORKSPACE_BYTES = 32 * MIB
 DEFAULT_WORKSPACE_BYTES = (4096 * 2 + 16 * 8) * 1024
 LT_WORKSPACE_BYTES = MIB
@@ -76,8 +77,8 @@ def _equal(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
 def _sum_of_gradients(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     """Two gradients that meet in the backward pass.
 
-    `torch/csrc/autograd/input_buffer.cpp` adds into the older one if nobody else holds it, but never while a dispatch
-    mode is on, as now. Only the engine itself adds with no Python between it and this call.
+    `torch/csrc/autograd/input_buffer.cpp` adds into the older one if nobody else holds it, but never while
+    a dispatch mode is on, as now. Only the engine itself adds with no Python between it and this call.
     """
     if not recorder.in_backward or kwargs:
         return NotImplemented
@@ -107,7 +108,8 @@ def _native_dropout(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> An
 def _embedding_backward(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     """The gradient is summed in sorted order (`embedding_dense_backward_cuda`).
 
-    Only above 3,072 tokens; below, the little that is counted here too many keeps traces of different sizes alike.
+    Only above 3,072 tokens; below, the little that is counted here too many keeps traces of different sizes
+    alike.
     """
     gradient, indices = args[0], args[1]
     if gradient.device.type == "meta":

@@ -1,7 +1,8 @@
 """Says what an allocation is for, in words a person who trains models uses.
 
-In the forward pass the module that is running says it, in DeepSpeed's code the file, in the backward pass the size;
-what turns out to be a gradient, a master weight or optimizer state is relabelled where it comes to rest.
+In the forward pass the module that is running says it, in DeepSpeed's code the file, in the backward pass
+the size; what turns out to be a gradient, a master weight or optimizer state is relabelled where it comes
+to rest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """liger-kernel on `meta` tensors: its own Python runs and allocates, its Triton kernels do nothing.
 
-Where it asks whether a tensor is on a GPU, its functions are compiled again with `meta` in the place of `cuda`.
+Where it asks whether a tensor is on a GPU, its functions are compiled again with `meta` in the place of
+`cuda`.
 
 Checked with liger-kernel 0.8.5.
 """

@@ -24,7 +24,8 @@ def custom_kernel_rule(
 ) -> Callable[[Any, int, int, int], bool]:
     """bitsandbytes' own choice between its fused 4-bit kernel and dequantising, as rule(dtype, M, N, K).
 
-    Its module cannot be imported where there is no CUDA, so the function is taken out of the installed source.
+    Its module cannot be imported where there is no CUDA, so the function is taken out of the installed
+    source.
     """
     spec = importlib.util.find_spec("bitsandbytes")
     assert spec is not None and spec.origin is not None
@@ -185,7 +186,7 @@ def performed(recorder: Recorder) -> Iterator[None]:
 
 @contextmanager
 def loaded_whole() -> Iterator[None]:
-    """Inside, a quantised model is first built whole in its compute precision and then quantised layer by layer."""
+    """Inside, a quantised model is first built whole and then quantised layer by layer."""
     from trials import quantize, trial
 
     build = trial.build_model

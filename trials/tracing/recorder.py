@@ -1,8 +1,8 @@
 """Records every allocation that code running on `meta` tensors would make on a GPU, in order.
 
-A `meta` tensor stands for device memory and a real CPU tensor for host memory; large CPU tensors are given address
-space that is never touched, so that a 7B optimizer state costs nothing. Storages, not tensors, are followed: views
-share one, and the storage's finaliser is the free.
+A `meta` tensor stands for device memory and a real CPU tensor for host memory; large CPU tensors are given
+address space that is never touched, so that a 7B optimizer state costs nothing. Storages, not tensors, are
+followed: views share one, and the storage's finaliser is the free.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MANAGED_STREAM = -3
 class Recorder:
     """The event log, and where in the run it is.
 
-    An event is one entry in each of four parallel lists. A positive `ids` entry allocates that block, a negative one
-    frees it; zero is a marker whose meaning is in `sizes` (an index into `markers`).
+    An event is one entry in each of four parallel lists. A positive `ids` entry allocates that block, a
+    negative one frees it; zero is a marker whose meaning is in `sizes` (an index into `markers`).
 
     Attributes:
         stream: the CUDA stream allocations belong to; 0 is the default stream.
@@ -208,11 +208,10 @@ def _tensors(args: Any) -> Iterator[torch.Tensor]:
                     yield item
 
 
-_COPIES = {aten._to_copy.default, aten.clone.default}
 Handler = Callable[[Recorder, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
-class RecordingMode(TorchDispatchMode):
+class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
     """Runs operations on meta and host tensors and logs the storages that come out."""
 
     def __init__(self, recorder: Recorder, handlers: dict[Any, Handler]) -> None:
@@ -275,10 +274,9 @@ class RecordingMode(TorchDispatchMode):
         target = torch.device(device).type if device is not None else None
         if target == "cpu" and not on_meta and not on_host:
             return self._host_factory(func, args, kwargs)
-        if func is aten.copy_.default and on_host:
+        if func is aten.copy_.default and on_host and (on_meta or large > LARGE_HOST_ELEMENTS):
             # A copy between the device and the host, or between two areas that hold nothing.
-            if on_meta or large > LARGE_HOST_ELEMENTS:
-                return args[0]
+            return args[0]
         if target is not None and (on_meta or on_host) and (target == "cpu") != on_host:
             return self._cross(func, args, kwargs, target)
         if on_host and (large > LARGE_HOST_ELEMENTS or kwargs.get("pin_memory")):

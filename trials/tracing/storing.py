@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -29,4 +30,4 @@ def write_trace(trace: Trace, path: str) -> None:
         kinds=trace.kinds,
         about=np.frombuffer(about.encode(), dtype=np.uint8),
     )
-    os.replace(temporary, path)
+    Path(temporary).replace(path)

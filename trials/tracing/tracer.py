@@ -1,4 +1,4 @@
-"""Performs one trial on `meta` tensors, with the trial's own code and DeepSpeed's, and records what it allocates."""
+"""Performs a trial on `meta` tensors with its own code and DeepSpeed's, and records what it allocates."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ def trace(
         multiprocessors: the GPU's streaming multiprocessors (bitsandbytes chooses kernels by it).
         gradient_clipping: largest gradient norm; 0 turns clipping off.
         torch_adam: torch's AdamW where DeepSpeed would compile FusedAdam.
-        load_whole: load a quantised base whole and then quantise it, as the measurements in `benchmarks/memory` did.
+        load_whole: load a quantised base whole and then quantise it, as the measurements in
+            `benchmarks/memory` did.
 
     Raises:
         Exception: whatever the model or a library raises; it cannot be predicted then.
