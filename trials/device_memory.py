@@ -71,7 +71,7 @@ class DeviceMemory(ABC):
         """Wait for the device."""
 
     def close(self) -> None:  # noqa: B027 - only the CPU is watched
-        """Stop watching."""
+        """Stop watching: the peaks stay as they are."""
 
 
 class CudaMemory(DeviceMemory):
@@ -191,6 +191,7 @@ class CpuMemory(DeviceMemory):
         return None if self._allowed_bytes is None else max(0, self._allowed_bytes - self._now())
 
     def close(self) -> None:
+        self._look()
         self._stop.set()
         self._thread.join(timeout=1.0)
 
@@ -198,6 +199,8 @@ class CpuMemory(DeviceMemory):
         return max(0, data_bytes() - self._before)
 
     def _look(self) -> None:
+        if self._stop.is_set():
+            return
         now = self._now()
         self._peak = max(self._peak, now)
         self._overall = max(self._overall, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from dataclasses import dataclass
 
 from trials.wire import Outcome
@@ -38,12 +39,14 @@ _CUDA_OOM_SIGNS = (
     "cublas_status_alloc_failed",
     "cuda error: out of memory",
     "cudnn_status_alloc_failed",
+    "cuda failure 2 'out of memory'",  # NCCL
+    "cuda failure 'out of memory'",
+    "triton error [cuda]: out of memory",
+    "cudaerrormemoryallocation",
 )
 _HOST_OOM_SIGNS = (
     "cudahostalloc",
     "cudahostregister",
-    "pin_memory",
-    "pinned",
     "defaultcpuallocator",
     "cannot allocate memory",
 )
@@ -80,6 +83,8 @@ def classify(error: BaseException, *, on_cpu: bool, limited: bool) -> Failure:
             return Failure(Outcome.NAN, str(one))
         text = f"{type(one).__name__}: {one}"
         lower = text.lower()
+        if "cuda error: out of memory" in lower and _was_pinning(one):
+            return Failure(Outcome.HOST_OOM, _one_line(text))
         if type(one).__name__ == "OutOfMemoryError" or any(sign in lower for sign in _CUDA_OOM_SIGNS):
             return Failure(Outcome.OOM, _one_line(text), _requested(text), _short(text))
         if isinstance(one, MemoryError) or any(sign in lower for sign in _CPU_OOM_SIGNS):
@@ -97,6 +102,12 @@ def _chain(error: BaseException) -> list[BaseException]:
         chain.append(current)
         current = current.__cause__ or current.__context__
     return chain
+
+
+def _was_pinning(error: BaseException) -> bool:
+    """Whether host memory was being pinned: CUDA refuses that in the same words as device memory."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any("pin_memory" in frame.name or "pin_memory" in (frame.line or "") for frame in frames[-4:])
 
 
 def _requested(text: str) -> int | None:

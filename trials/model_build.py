@@ -1,9 +1,8 @@
 """Builds a model straight on its device in its final precision, one module at a time.
 
-The modules are created without storage, swapped for quantised ones where asked, and then filled one by one,
-so that
-loading never holds more than the (quantised) model and one module. With parameter offload each module is
-handed to DeepSpeed as soon as it is filled, so that the model is never whole on the GPU.
+The modules are created without storage, swapped for quantised ones where asked, and then filled one by
+one, so that loading never holds more than the (quantised) model and one module. With parameter offload
+each module is handed to DeepSpeed as soon as it is filled, so that the model is never whole on the GPU.
 
 Checked with transformers 5.17.0, accelerate 1.15.0, deepspeed 0.19.8.
 """

@@ -1,12 +1,9 @@
 """The pre-warmed process: has torch and transformers loaded and no CUDA, and is forked for each job.
 
 Started as `python -m trials.server cuda|cpu [MODEL_TYPE]`. Requests come as JSON lines on standard input,
-events leave
-as JSON lines on standard output; every job ends with exactly one `done` event. It has no threads, so that a
-fork is safe; a job is a process group of its own and dies with it, as it dies with its parent.
-
-On a GPU no more than torch and transformers may be loaded here: peft imports bitsandbytes, which
-initialises CUDA, and CUDA does not survive a fork. On the CPU everything is.
+events leave as JSON lines on standard output; every job ends with exactly one `done` event. It has no
+threads, so that a fork is safe; a job is a process group of its own and dies with it, as it dies with its
+parent. What may be loaded before the fork is `trials.preload`'s concern.
 """
 
 from __future__ import annotations
@@ -21,11 +18,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from trials.afterlife import PEER_FAILED, Death, result_of_death
 from trials.device_memory import cpu_seconds, data_bytes, resident_bytes
+from trials.preload import preload, thread_names
 from trials.wire import ModelSpec, Outcome, Phase, TrialResult, TrialSpec
 
 POLL_SECONDS = 0.02
@@ -326,6 +323,7 @@ def merge(results: list[TrialResult]) -> TrialResult:
     ):
         values = [getattr(result, field) for result in results if getattr(result, field) is not None]
         largest[field] = max(values, default=None)
+    largest["required_verified"] = all(result.required_verified for result in results)
     hosts = [result.host_peak_bytes for result in results if result.host_peak_bytes is not None]
     largest["host_peak_bytes"] = sum(hosts) if hosts else None
     return chosen.model_copy(update=largest)
@@ -367,37 +365,23 @@ def _inspect_job(request: dict[str, Any], device: str) -> Job:
     return job
 
 
-def preload(device: str, model_type: str | None) -> None:
-    """Import what a trial needs and a fork survives."""
-    import torch  # noqa: F401
-    import transformers
-    from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
-
-    transformers.logging.set_verbosity_error()
-    if model_type in CONFIG_MAPPING:
-        with contextlib.suppress(KeyError, ImportError):
-            MODEL_FOR_CAUSAL_LM_MAPPING[CONFIG_MAPPING[model_type]]
-    if device == "cpu":
-        import bitsandbytes  # noqa: F401
-        import deepspeed  # noqa: F401
-        import peft  # noqa: F401
-
-
 def main() -> None:
     """Serve until the controller goes away."""
     global _wire
     device = sys.argv[1]
     model_type = sys.argv[2] if len(sys.argv) > 2 else None
     die_with_parent()
-    # The terminal's Ctrl-C is for the controller, which then tells us.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The terminal's signals go to its whole process group; they are for the controller, which then tells us.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     # Libraries print on standard output; the wire keeps a descriptor of its own.
     _wire = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     preload(device, model_type)
-    threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
-    print(f"ready; threads: {threads}", file=sys.stderr, flush=True)
+    print(f"ready; threads: {thread_names()}", file=sys.stderr, flush=True)
     Server(device).serve()
+    # Nothing is left to clean up, and the libraries' own clean-up takes seconds.
+    os._exit(0)
 
 
 _wire: Any = sys.stdout

@@ -138,7 +138,8 @@ class Trial:
         self._enter(Phase.SAVING)
         self._save(engine, model)
         self._keep_peak()
-        if spec.budget_bytes is None:
+        if spec.budget_bytes is None or spec.processes > 1:
+            # Of several processes one that fails here would leave the others waiting in a collective.
             return
         required = min(spec.budget_bytes, self._memory.required_bytes(max(self._peaks.values())))
         self._enter(Phase.LATER_STEP)
@@ -191,9 +192,12 @@ class Trial:
         failure = classify(error, on_cpu=self._spec.device == "cpu", limited=limited)
         requested, short = failure.requested_bytes, failure.short_bytes
         free = self._memory.free_bytes() if self._memory is not None else None
-        if short is None and requested is not None and free is not None:
-            short = max(0, requested - free)
+        # What was freed on the way here may be more than was asked for: then nobody knows any more.
+        if short is None and requested is not None and free is not None and requested > free:
+            short = requested - free
         if self._memory is not None:
+            # What reporting takes beyond the limit is not the configuration's.
+            self._memory.close()
             self._memory.limit(None, 0)
         traceback.print_exception(error)
         # Frames hold the tensors that did not fit; what follows must have room to report.

@@ -17,6 +17,12 @@ COMMANDS = {
     "run": LazyCommand(
         "autotune.cli.run", "run", "Search, measure, confirm the winner, export it; again to resume."
     ),
+    "plan": LazyCommand(
+        "autotune.cli.plan", "plan", "The same without a GPU: what fits, ranked, and why the rest does not."
+    ),
+    "estimate": LazyCommand(
+        "autotune.cli.estimate", "estimate", "The memory of one configuration, piece by piece."
+    ),
     "status": LazyCommand(
         "autotune.cli.status", "status", "How a study stands: running or not, counts, the best."
     ),

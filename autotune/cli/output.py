@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -29,13 +30,18 @@ def print_json(value: Any) -> None:
 def print_text(text: str) -> None:
     """Write to stdout and flush.
 
-    A closed pipe (`| head`) is no error of ours: the rest of the output is dropped and the command keeps its
-    exit code. Any other failure to write, such as a full disk, is raised.
+    A closed pipe (`| head`) or terminal is no error: the rest of the output is dropped and the command
+    keeps its exit code. Any other failure to write, such as a full disk, is raised.
     """
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
+        drop_stdout()
+    except OSError as error:
+        # A terminal that was closed in the meantime.
+        if error.errno != errno.EIO:
+            raise
         drop_stdout()
     except UnicodeEncodeError:
         encoding = sys.stdout.encoding or "ascii"

@@ -51,7 +51,7 @@ def winner_text(chosen: Chosen, budget_bytes: int) -> str:
     interval = f", 95 % interval {low:,.0f} to {high:,.0f}" if low is not None and high is not None else ""
     needs = f"{size_words(memory_of(result))} of {format_size(budget_bytes)}"
     held = result.device_bytes
-    if held is not None and held != memory_of(result):
+    if held is not None and held > (memory_of(result) or held):
         needs += f" (held {format_size(held)} with room to spare)"
     return fields(
         [

@@ -17,7 +17,8 @@ SMALL_SEGMENT_BYTES: Final = 2 * MIB
 LARGE_SEGMENT_BYTES: Final = 20 * MIB
 MIN_LARGE_BYTES: Final = 10 * MIB
 ROUND_LARGE_BYTES: Final = 2 * MIB
-_SEGMENT_SPAN: Final = 1 << 46
+# Far more than any segment grows to; a whole number of pages of either size, as a segment's own base is.
+_SEGMENT_SPAN: Final = LARGE_SEGMENT_BYTES << 22
 
 
 class OutOfMemory(Exception):
@@ -76,14 +77,14 @@ class _Pool:
         insort(self.free, (block.size, block.address, block))
 
     def remove(self, block: _Block) -> None:
-        index = bisect_left(self.free, (block.size, block.address))  # type: ignore[arg-type]
+        index = bisect_left(self.free, (block.size, block.address))
         del self.free[index]
 
     def add_unmapped(self, block: _Block) -> None:
         insort(self.unmapped, (block.address, block))
 
     def remove_unmapped(self, block: _Block) -> None:
-        index = bisect_left(self.unmapped, (block.address,))  # type: ignore[arg-type]
+        index = bisect_left(self.unmapped, (block.address,))
         del self.unmapped[index]
 
 
@@ -174,7 +175,7 @@ class CachingAllocator:
 
     def _cached(self, pool: _Pool, size: int) -> _Block | None:
         free = pool.free
-        index = bisect_left(free, (size,))  # type: ignore[arg-type]
+        index = bisect_left(free, (size,))
         if index == len(free):
             return None
         if self.expandable_segments:
@@ -241,7 +242,9 @@ class CachingAllocator:
         pool = block.pool
         page = pool.page_bytes
         mapped = (size + page - 1) // page * page
-        # The driver would fail beyond the cap; the check before this was against the request alone.
+        if self.cap_bytes is not None and self.reserved_bytes + mapped > self.cap_bytes:
+            # PyTorch checks the request, not the pages, against its cap; a GPU of that size would refuse them.
+            return False
         pool.remove_unmapped(block)
         block.mapped = True
         if mapped < block.size:

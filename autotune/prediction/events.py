@@ -90,18 +90,30 @@ class Events:
     def spans(self) -> list[tuple[str, int, int, int]]:
         """Phases as (name, step, first event, event after the last); step is -1 outside training steps."""
         spans: list[tuple[str, int, int, int]] = []
-        step = -1
-        name, begun = "", 0
-        for index, text in self.marks:
+        step, name, begun = -1, "", 0
+        for index, text in [*self.marks, (len(self.ids), "end")]:
             word, _, rest = text.partition(" ")
-            if word == "step":
-                step = int(rest)
-            elif word == "phase":
-                if name:
+            if word in ("phase", "step", "end"):
+                if name and index > begun:
                     spans.append((name, step if name in STEP_PHASES else -1, begun, index))
-                name, begun = rest, index
-        spans.append((name, step if name in STEP_PHASES else -1, begun, len(self.ids)))
-        return [span for span in spans if span[3] > span[2]]
+                name, begun = (rest, index) if word == "phase" else ("", index)
+                if word == "step":
+                    step = int(rest)
+        return spans
+
+    @cached_property
+    def training(self) -> Events:
+        """The events up to the end of the training steps, without evaluation and saving."""
+        for index, text in self.marks:
+            if text in ("phase evaluation", "phase saving"):
+                return replace(
+                    self,
+                    ids=self.ids[:index],
+                    sizes=self.sizes[:index],
+                    streams=self.streams[:index],
+                    kinds=self.kinds[:index],
+                )
+        return self
 
     def peak_of(self, begin: int, end: int) -> tuple[int, int]:
         """The largest allocation in a span of events and the event it is reached at."""

@@ -24,7 +24,10 @@ class Prediction(Strict):
         description="by phase; first_step and later_step are whole optimizer steps, as a trial reports them"
     )
     peak_reserved_bytes: int = Field(description="what the allocator reserves when it may")
-    required_device_bytes: int = Field(description="smallest budget under which it runs")
+    required_device_bytes: int = Field(description="smallest budget under which it trains")
+    confirmed_required_device_bytes: int = Field(
+        description="smallest budget under which it trains, evaluates and saves, as a winner has to"
+    )
     device_bytes: int = Field(description="what NVML shows when it may reserve what it likes")
     outside_allocator_bytes: int
     host_peak_bytes: int
@@ -76,19 +79,21 @@ def prediction_of(
         notes.append(
             f"{managed} bytes of paged optimizer state move between host and device and are not counted"
         )
-    overall = max(phases.values())
+    afterwards = {str(Phase.EVALUATION), str(Phase.SAVING)}
     if exact:
-        reserved = replay(events).peak_reserved_bytes
-        cap = smallest_cap(events, reserved)
+        training = events.training
+        reserved = replay(training).peak_reserved_bytes
+        cap = smallest_cap(training, reserved)
     else:
-        page = LARGE_SEGMENT_BYTES
-        cap = reserved = -(-int(overall * UNREPLAYED_MARGIN) // page) * page
+        cap = reserved = _pages(max(peak for name, peak in phases.items() if name not in afterwards))
+    confirmed = max([cap, *(_pages(phases[name]) for name in afterwards if name in phases)])
     return Prediction(
         peak_allocated_bytes=best,
         setup_peak_allocated_bytes=max(phases[Phase.LOAD], phases[Phase.START]),
         phase_peak_allocated_bytes=phases,
         peak_reserved_bytes=reserved,
         required_device_bytes=cap + outside_bytes,
+        confirmed_required_device_bytes=confirmed + outside_bytes,
         device_bytes=reserved + outside_bytes,
         outside_allocator_bytes=outside_bytes,
         host_peak_bytes=host_peak_bytes(events, point),
@@ -99,6 +104,11 @@ def prediction_of(
         exact=exact,
         notes=tuple(notes),
     )
+
+
+def _pages(peak_bytes: int) -> int:
+    page = LARGE_SEGMENT_BYTES
+    return -(-int(peak_bytes * UNREPLAYED_MARGIN) // page) * page
 
 
 assert set(STEP_PHASES) <= {str(phase) for phase in Phase}

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from autotune.errors import AutotuneError
 from autotune.prediction.cache import TraceCache, default_cache_folder
+from autotune.prediction.events import Events
 from autotune.prediction.hardware import hardware_of
 from autotune.prediction.prediction import Prediction, PredictionFailure, prediction_of
 from autotune.prediction.traces import Traces, WorkerPool
@@ -101,6 +102,21 @@ class Predictor:
         else:
             events, _ = traces.quick(point)
         return prediction_of(events, point, self._hardware, outside_bytes=self._outside_bytes, exact=exact)
+
+    def events(
+        self,
+        model: ModelSpec,
+        seq_len: int,
+        point: Point,
+        lora_targets: Sequence[str] | None = None,
+        processes: int = 1,
+    ) -> Events:
+        """The point's own trace, for a closer look than a prediction gives.
+
+        Raises:
+            PredictionUnavailable: it cannot be traced.
+        """
+        return self._traces_of(model, seq_len, lora_targets, processes).exact(point)
 
     def predict_many(
         self,

@@ -59,9 +59,10 @@ def replay(
     markers = events.markers
     position = -1
     try:
-        for position, (ident, size, stream) in enumerate(
-            zip(events.ids.tolist(), events.sizes.tolist(), events.streams.tolist(), strict=True)
+        for ident, size, stream in zip(
+            events.ids.tolist(), events.sizes.tolist(), events.streams.tolist(), strict=True
         ):
+            position += 1
             if ident > 0:
                 if stream >= 0:
                     blocks[ident] = allocate(size, stream)

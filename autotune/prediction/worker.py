@@ -80,7 +80,8 @@ class TraceWorker:
 
     def _started(self) -> subprocess.Popen[str]:
         if self._child is None:
-            self._log = tempfile.TemporaryFile("w+")
+            # It lives as long as the process.
+            self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
             environment = {
                 **os.environ,
                 "CUDA_VISIBLE_DEVICES": "",

@@ -96,11 +96,13 @@ class OutsideShare:
         try:
             values = json.loads(self._path.read_text())
             return {str(key): {str(k): int(v) for k, v in kinds.items()} for key, kinds in values.items()}
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, TypeError, AttributeError):
             # No file yet, or one that cannot be read: measuring again is cheap.
             return {}
 
     def _write(self) -> None:
+        # Another study on this machine may have learned meanwhile.
+        self._all = {**self._read(), self._key: self._bytes}
         temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
         temporary.write_text(json.dumps(self._all, indent=1))
         temporary.replace(self._path)

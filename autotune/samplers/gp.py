@@ -42,7 +42,7 @@ class GpProposer:
         memory ends and nothing about speed.
         """
         told = [(record, verdict(record.result)) for record in history if record.result]
-        values = [verdict.value for _, verdict in told if verdict.value is not None]
+        values = [said.value for _, said in told if said.value is not None]
         if len(values) < STARTUP_TRIALS:
             return startup_point(self._space_points, self._seed, len(history), candidates)
         encoding = Encoding([*self._space_points, *candidates, *(record.point for record in history)])

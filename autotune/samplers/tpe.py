@@ -8,13 +8,13 @@ from optuna.samplers import TPESampler
 from optuna.trial import TrialState
 
 from autotune.samplers.encoding import Encoding
-from autotune.samplers.random import draw
 from autotune.samplers.seeding import seed_of_turn
 from autotune.samplers.shadow import shadow_study, teaches
+from autotune.samplers.startup import startup_point
 from autotune.study.record import Record
 from trials.wire import Point
 
-# Random points before the estimator is asked; with fewer there is nothing to estimate from.
+# Spread points before the estimator is asked; with fewer there is nothing to estimate from.
 STARTUP_TRIALS = 8
 # Samples among which it takes the best. Optuna's 24 are few where most of a space is a product of ten knobs.
 EI_CANDIDATES = 64
@@ -39,12 +39,11 @@ class TpeProposer:
 
         What TPE names beside the candidates is either impossible or known to need too much memory: in the
         study in memory it is told as infeasible, so that the next proposal avoids it. A point that was
-        measured
-        is told nothing again. If no proposal is a candidate, the candidate nearest to the last one is taken.
+        measured is told nothing again. If no proposal is a candidate, the one nearest to the last is taken.
         """
         turn = len(history)
         if sum(map(teaches, history)) < STARTUP_TRIALS:
-            return draw(self._seed, turn, candidates)
+            return startup_point(self._space_points, self._seed, turn, candidates)
         tried = [record.point for record in history]
         encoding = Encoding([*self._space_points, *candidates, *tried])
         if not encoding.knobs:

@@ -123,9 +123,7 @@ def _convert(node: yaml.Node, loader: yaml.SafeLoader, file: str) -> Node:
 def _refuse_odd_number(tag: str, text: str, place: Place) -> None:
     # YAML 1.1 reads 010 as 8, 1:30 as 90 and 0x10 as 16: nobody means that in a search space.
     if tag.endswith(":int") and not DECIMAL_INTEGER.fullmatch(text):
-        raise place.error(
-            f"{text} is not a plain decimal number", "write it without prefix or leading zero"
-        )
+        raise place.error(f"{text} is not a plain decimal number", "write it without prefix or leading zero")
     if tag.endswith(":float") and not DECIMAL_NUMBER.fullmatch(text):
         raise place.error(f"{text} is not a plain decimal number", "write a finite number such as 0.5")
 

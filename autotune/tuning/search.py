@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune.sizes import format_size
 from autotune.tuning.candidates import MEMORY_FAILURES, Candidates
-from autotune.tuning.session import Session
+from autotune.tuning.session import Session, measured_records
 from autotune.tuning.smallest import safest_point, smallest_point
 from autotune.tuning.stages import Stage
 from autotune.winner import choose_winner
@@ -17,7 +17,8 @@ from trials.wire import Point
 
 if TYPE_CHECKING:
     from autotune.samplers import Proposer
-    from autotune.study import Record
+    from autotune.study import Record, Study
+    from autotune.tuning.task import Task
 
 FIRST_STAGE_SHARE = 0.5
 
@@ -46,6 +47,21 @@ def search(session: Session) -> Ending:
             f"trying {later[0].method}"
         )
     return ending
+
+
+def anything_left(task: Task, study: Study) -> bool:
+    """Whether a stage that still matters has a point that is neither measured nor known not to fit."""
+    records = measured_records(study)
+    for stage in task.stages:
+        candidates = Candidates(stage.points)
+        candidates.update(records)
+        if len(candidates):
+            return True
+        own = frozenset(stage.points)
+        in_stage = [record for record in records if record.point in own]
+        if choose_winner(in_stage, budget_bytes=task.budget.size_bytes) is not None:
+            return False
+    return False
 
 
 def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:

@@ -18,7 +18,7 @@ from autotune.tuning.observer import Observer, Opened
 from autotune.tuning.ownership import give_back, take
 from autotune.tuning.readiness import get_ready
 from autotune.tuning.request import Request
-from autotune.tuning.search import search
+from autotune.tuning.search import anything_left, search
 from autotune.tuning.session import Session, measured_records
 from autotune.tuning.shortfall import Shortfall, known_shortfall, measure_shortfall
 from autotune.tuning.task import Task, prepare_task
@@ -99,8 +99,12 @@ def _tune_study(
 
 
 def _is_finished(study: Study, task: Task) -> bool:
-    """Whether nothing is left to run: no trials left, and the winner confirmed or known not to exist."""
-    if len(measured_records(study)) < task.request.trials:
+    """Whether nothing is left to run: no trial, and the winner confirmed or known not to exist.
+
+    Asked before the trial process is started, which takes longer than all else that remains to be done then.
+    What that process knows of the model can only take points away.
+    """
+    if len(measured_records(study)) < task.request.trials and anything_left(task, study):
         return False
     chosen = best_so_far(study)
     return chosen.confirmation is not None if chosen else known_shortfall(study) is not None

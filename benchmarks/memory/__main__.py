@@ -31,7 +31,8 @@ def main() -> None:
         error = comparison.errors.get("peak_allocated_bytes", float("nan"))
         reserved = comparison.errors.get("peak_reserved_bytes", float("nan"))
         allocator = "" if comparison.row.expandable_segments else "  (default allocator)"
-        print(f"{error:+10.4%} {reserved:+9.3%}  {comparison.row.label}{allocator}", flush=True)
+        line = f"{error:+10.4%} {reserved:+9.3%}  {comparison.row.label}{allocator}"
+        print(line, flush=True)
     text = report(comparisons, time.perf_counter() - begun)
     print(text)
     if not arguments.only:
@@ -45,39 +46,12 @@ def report(comparisons: list[Comparison], seconds: float) -> str:
     lines = [
         "# Predicted against measured memory",
         "",
-        f"`make bench-memory` (`python -m
-        benchmarks.memory`):
-       
-        {len(comparisons)} configurations
-      
-       
-      
-       
-        measured on
-      
-       
-       
-       
-        an H200,", f"{own} of them by trials of ours, the others shared (see `benchmarks/memory/rows.py`);
-       
-       
-       
-        {seconds:.0f} s.", "Errors are |predicted / measured - 1|.",
-       
-        "", "| figure | rows | median | p90
-        | p95
-       
-        | largest |", "| --- | ---: | ---: | ---: | ---:
-        | ---:
-     
-      
-       
-     
-      
-       
-        |",
-  
-   
+        f"`make bench-memory`: {len(comparisons)} configurations measured on an H200, {own} by trials of",
+        f"ours, the others shared (see `benchmarks/memory/rows.py`). It took {seconds:.0f} s.",
+        "Errors are |predicted / measured - 1|.",
+        "",
+        "| figure | rows | median | p90 | p95 | largest |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     lines += [
         f"| {figure} | {count} | {middle:.4%} | {p90:.4%} | {p95:.4%} | {largest:.4%} |"
@@ -89,10 +63,5 @@ def report(comparisons: list[Comparison], seconds: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-
-i if __name__
-== "__main__ "__main__
-"__main__" "__main__":
-   
-   
+if __name__ == "__main__":
     main()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -13,6 +15,13 @@ from cli_process import Autotune, InProcess, clean_environment
 from autotune.cli.failure import describe, report
 from autotune.cli.output import plain_json
 from autotune.errors import EnvironmentProblem, NothingFits, UsageError
+
+CLOSED_TERMINAL = """
+import sys
+sys.stdin.readline()
+from autotune.cli.main import main
+sys.exit(main(["models"]))
+"""
 
 
 def test_a_reader_that_leaves_early_is_no_error(autotune: Autotune) -> None:
@@ -129,3 +138,20 @@ def test_spaces_show_their_values_and_count_their_points(in_process: InProcess, 
     assert mine["points"] == 3 * 2
     assert mine["values"] == {"micro_batch_size": [1, 2, 4], "zero_stage": [0, 1], "lora_rank": [16]}
     assert "6 distinct points" in in_process("spaces", "mine.yaml").stdout
+
+
+def test_a_terminal_that_was_closed_is_no_error(autotune: Autotune) -> None:
+    leader, follower = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLOSED_TERMINAL],
+        env=clean_environment(autotune.folder),
+        stdin=subprocess.PIPE,
+        stdout=follower,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(follower)
+    os.close(leader)
+    _, err = process.communicate("go\n", timeout=60)
+
+    assert (process.returncode, err) == (0, "")

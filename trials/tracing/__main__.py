@@ -10,17 +10,48 @@ from typing import Any
 
 
 def main() -> None:
-    """Serve until stdin ends. The only argument is the number of data-parallel processes to pretend."""
+    """Serve until stdin ends. The only argument is the number of data-parallel processes to pretend.
+
+    Each request is traced in a fork: libraries patch themselves for good (ZeRO-3, liger-kernel), and what a
+    trace leaves behind ends with it. The libraries are loaded once, here.
+    """
     # Libraries print to stdout; the protocol keeps a descriptor of its own.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    from trials.tracing.environment import start_process
+    from trials.tracing.environment import preload, start_process
 
     start_process(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
     for line in sys.stdin:
-        if line.strip():
-            answers.write(json.dumps(_answer(json.loads(line))) + "\n")
-            answers.flush()
+        if not line.strip():
+            continue
+        request = json.loads(line)
+        preload(request["model"]["config"].get("model_type", ""), request["point"])
+        answers.write(json.dumps(_forked(request)) + "\n")
+        answers.flush()
+
+
+def _forked(request: dict[str, Any]) -> dict[str, Any]:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        status = 1
+        try:
+            with os.fdopen(writer, "w") as pipe:
+                pipe.write(json.dumps(_answer(request)))
+            status = 0
+        finally:
+            # No cleaning up: what the parent owns must not be closed by its copy.
+            os._exit(status)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if not text:
+        how = f"ended with status {os.waitstatus_to_exitcode(status)}"
+        return {"id": request["id"], "ok": False, "error": f"tracing {how}", "kind": "Died"}
+    answer: dict[str, Any] = json.loads(text)
+    return answer
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class MetaAccelerator(CUDA_Accelerator):  # type: ignore[misc]
         self._name = "meta"
         self._communication_backend_name = "fake"
         self._compile_backend = "inductor"
-        self._nvtx_domains = {}
+        self._nvtx_domains: dict[str, Any] = {}
         self.recorder = recorder
         self.total_bytes = total_bytes
         self.capability = capability
@@ -265,7 +265,7 @@ class MetaAccelerator(CUDA_Accelerator):  # type: ignore[misc]
         return self._typed(torch.long)
 
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
-        return tensor.device.type == "meta"
+        return bool(tensor.device.type == "meta")
 
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         return self._torch_empty_pinned(tensor, tensor.shape)

@@ -183,9 +183,7 @@ def attention_for(gpu: GpuKernels) -> Callable[..., torch.Tensor]:
 
 def _additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """A boolean mask as PyTorch turns it into an additive one before a fused kernel."""
-    additive = torch.zeros_like(mask, dtype=dtype)
-    additive.masked_fill_(mask.logical_not(), float("-inf"))
-    return additive
+    return torch.where(mask, 0.0, torch.scalar_tensor(float("-inf"), dtype=dtype, device=mask.device))
 
 
 def _aligned(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:

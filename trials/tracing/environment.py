@@ -6,14 +6,15 @@ Checked with torch 2.13.0, transformers 5.17.0, deepspeed 0.19.8.
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
 
-from trials.tracing import kernels, liger, quantized
+from trials.tracing import kernels, liger, quantized, shortcuts
 from trials.tracing.accelerator import install
 from trials.tracing.attention import GpuKernels, attention_for
 from trials.tracing.recorder import Recorder, RecordingMode
@@ -50,6 +51,26 @@ def start_process(processes: int) -> None:
     assert deepspeed is not None
 
 
+def preload(model_type: str, point: dict[str, Any]) -> None:
+    """Import what tracing this point needs, so that forks share it; what is missing is told by the trace."""
+    import peft
+    import torch._meta_registrations
+    import torch._refs  # noqa: F401
+
+    names = [f"transformers.models.{model_type}.modeling_{model_type}", "trials.tracing.tracer"]
+    if point.get("quantization", "none") != "none" or point.get("optimizer", "adamw") != "adamw":
+        names.append("bitsandbytes")
+    if point.get("liger_kernel"):
+        names.append("liger_kernel.transformers.monkey_patch")
+    for name in names:
+        if importlib.util.find_spec(name.partition(".")[0]) is not None:
+            with suppress(ImportError):
+                importlib.import_module(name)
+    assert peft is not None
+    gc.collect()
+    gc.freeze()
+
+
 @contextmanager
 def recording(
     recorder: Recorder, capability: tuple[int, int], multiprocessors: int, *, liger_kernel: bool
@@ -57,6 +78,7 @@ def recording(
     """Inside, allocations on `meta` are recorded as a GPU's of this compute capability."""
     install(recorder, TOLD_DEVICE_BYTES, capability)
     handlers = {
+        **shortcuts.make_handlers(),
         **kernels.make_handlers(capability),
         **quantized.make_handlers(multiprocessors, capability),
     }
@@ -115,6 +137,15 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
         with recorder.unrecorded():
             swap(*args)
 
+    plain_dropout = torch.nn.functional.dropout
+
+    def dropout(values: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+        # On a GPU `at::dropout` takes the fused kernel, which keeps a mask of one byte an element.
+        if values.device.type == "meta" and training and 0.0 < p < 1.0 and not inplace:
+            dropped: torch.Tensor = torch.native_dropout(values, p, True)[0]
+            return dropped
+        return plain_dropout(values, p, training, inplace)
+
     attention = attention_for(GpuKernels.of(capability))
     replaced: dict[tuple[Any, str], Any] = {
         (torch, "zeros_like"): shape_only,
@@ -122,6 +153,7 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
         # zero.Init puts back what it remembers.
         (partition_parameters, "_orig_torch_tensor"): recorded_tensor,
         (torch.nn.functional, "scaled_dot_product_attention"): attention,
+        (torch.nn.functional, "dropout"): dropout,
         # ZeRO-3 replaces it for good.
         (torch.nn.functional, "linear"): torch.nn.functional.linear,
         # No real stream stands behind a meta tensor.

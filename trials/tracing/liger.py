@@ -36,7 +36,7 @@ def performed(capability: tuple[int, int], multiprocessors: int, *, used: bool) 
     if not used or importlib.util.find_spec("liger_kernel") is None:
         yield
         return
-    from triton.runtime import autotuner, jit
+    from triton.runtime import autotuner, jit  # type: ignore[import-untyped]
 
     replaced: dict[tuple[Any, str], Any] = {
         (jit.JITFunction, "run"): _no_kernel,

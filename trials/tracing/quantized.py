@@ -31,7 +31,7 @@ def custom_kernel_rule(
     assert spec is not None and spec.origin is not None
     source = (Path(spec.origin).parent / "backends" / "cuda" / "ops.py").read_text()
     wanted = {"_gemm_4bit_use_custom_cuda", "_GEMM_4BIT_CUSTOM_FLOOR_M"}
-    body = [
+    body: list[ast.stmt] = [
         node
         for node in ast.parse(source).body
         if (isinstance(node, ast.FunctionDef) and node.name in wanted)
@@ -92,11 +92,15 @@ def _gemm_4bit(
         if depth % blocksize == 0 and custom(inputs.dtype, rows, columns, depth):
             inputs = inputs.contiguous()
             return torch.empty((*inputs.shape[:-1], columns), dtype=inputs.dtype, device="meta")
+        scales = offset_scales = None
         if absmax_8bit is not None:
             scales = torch.empty_like(absmax_8bit, dtype=torch.float32)
-            absmax = scales + absmax_offset
+            offset_scales = scales + absmax_offset
         dequantised = torch.empty(tuple(shape), dtype=inputs.dtype, device="meta")
-        return torch.nn.functional.linear(inputs, dequantised, bias)
+        out = torch.nn.functional.linear(inputs, dequantised, bias)
+        # Both live until the product is done.
+        del scales, offset_scales
+        return out
 
 
 def _int8_quant(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
@@ -155,13 +159,17 @@ def performed(recorder: Recorder) -> Iterator[None]:
             if type(module).__name__ == "Linear4bit":
                 # `to` quantises on every device but meta, which stands for the GPU here.
                 return bnb.nn.Params4bit(data, requires_grad=False, **settings)._quantize(data.device)
-            settings.pop("SCB", None)
-            return bnb.nn.Int8Params(data.to("cpu"), requires_grad=False, **settings)._quantize(data.device)
+            # As Int8Params moves and quantises what it is given on the host.
+            half = data.to("cpu").to(device=data.device, dtype=torch.float16)
+            values, scales, _ = functional.int8_vectorwise_quant(half)
+            for name in ("CB", "SCB"):
+                settings.pop(name, None)
+            return bnb.nn.Int8Params(values, requires_grad=False, **settings, CB=values, SCB=scales)
 
     def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> torch.Tensor:
         out = host_tensor(shape, dtype)
         recorder.track(out, stream=MANAGED_STREAM)
-        out.is_paged = True  # type: ignore[attr-defined]
+        out.is_paged = True
         return out
 
     replaced = {
@@ -189,7 +197,7 @@ def loaded_whole() -> Iterator[None]:
     """Inside, a quantised model is first built whole and then quantised layer by layer."""
     from trials import quantize, trial
 
-    build = trial.build_model
+    build = vars(trial)["build_model"]
 
     def build_whole(model: Any, point: Any, **kwargs: Any) -> Any:
         if point.quantization == "none":
@@ -209,8 +217,9 @@ def loaded_whole() -> Iterator[None]:
                 del old, copy
         return built
 
-    trial.build_model = build_whole
+    # The name is imported there, not exported.
+    setattr(trial, "build_model", build_whole)  # noqa: B010
     try:
         yield
     finally:
-        trial.build_model = build
+        setattr(trial, "build_model", build)  # noqa: B010

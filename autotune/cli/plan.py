@@ -1,0 +1,101 @@
+"""`autotune plan`: what fits a budget, ranked, and why the rest does not; without a GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autotune.cli.options import debug_option, json_option, option, search_options
+from autotune.cli.output import print_json, print_text
+from autotune.errors import NothingFits, UsageError
+
+if TYPE_CHECKING:
+    from autotune.planning.plan import PlanRequest
+
+
+@click.command("plan")
+@search_options
+@option("--nvme-path", metavar="DIR", help="Plan with offload to NVMe too.")
+@option("--quiet", is_flag=True, help="No progress.")
+@json_option
+@debug_option
+def plan(as_json: bool, quiet: bool, gpu_model: str | None, **flags: Any) -> int:
+    """Predict every configuration, rank what fits, and say why the rest does not."""
+    from autotune.planning.plan import make_plan
+    from autotune.prediction.predictor import Predictor
+
+    def say(text: str) -> None:
+        if not quiet:
+            click.echo(text, err=True)
+
+    request = _request(gpu_model, flags)
+    with Predictor(gpu=gpu_model) as predictor:
+        found = make_plan(request, predictor, say)
+    for note in found.notes:
+        say(note)
+    if as_json:
+        print_json([outlook.as_json() for outlook in found.outlooks])
+    else:
+        from autotune.display.forecasts import plan_text
+
+        print_text(plan_text(found, request.budgets))
+    if not found.fitting:
+        others = " or ".join(f"--method {method}" for method in found.other_methods)
+        raise NothingFits(
+            f"no {found.method} configuration fits",
+            f"{others} would" if others else "a larger budget, shorter sequences or a smaller model would",
+        )
+    return 0
+
+
+def _request(gpu_model: str | None, flags: dict[str, Any]) -> PlanRequest:
+    from autotune.gpus import find_gpu
+    from autotune.models import model_limits, resolve_model
+    from autotune.planning.outlook import Budgets
+    from autotune.planning.plan import PlanRequest
+    from autotune.planning.speed import Rates, rates_of
+    from autotune.space import Capabilities, Setting
+
+    budget = flags["gpu_budget"]
+    if (budget is None) == (gpu_model is None):
+        raise UsageError("a plan needs one budget", "give --gpu-budget, e.g. 24GB, or --gpu-model")
+    bf16 = True
+    if gpu_model is not None:
+        gpu = find_gpu(gpu_model)
+        budget, bf16 = gpu.memory_bytes, gpu.bf16
+    model = resolve_model(flags["model"])
+    limits = model_limits(model)
+    seq_len = flags["seq_len"] or limits.default_seq_len
+    if limits.max_seq_len is not None and seq_len > limits.max_seq_len:
+        raise UsageError(
+            f"{flags['model']} takes at most {limits.max_seq_len:,} tokens a sequence, not {seq_len:,}",
+            f"give --seq-len {limits.max_seq_len} or less",
+        )
+    capabilities = Capabilities(
+        device="cuda",
+        bf16=bf16,
+        fp16=True,
+        liger=True,
+        bitsandbytes=True,
+        nvme=flags["nvme_path"] is not None,
+    )
+    setting = Setting(
+        method=flags["method"],
+        global_batch=None if flags["global_batch"] == "any" else flags["global_batch"],
+        exact_global_batch=flags["exact_global_batch"],
+        gpus=flags["gpus"],
+        min_rank=flags["min_rank"],
+        capabilities=capabilities,
+        trainer=flags["trainer"],
+        num_layers=limits.num_layers,
+    )
+    return PlanRequest(
+        model=model,
+        seq_len=seq_len,
+        setting=setting,
+        space=flags["space"],
+        budgets=Budgets(budget, flags["host_budget"]),
+        lora_targets=flags["lora_targets"],
+        rates=rates_of(gpu_model) if gpu_model else Rates(),
+    )
