@@ -1,4 +1,4 @@
-"""Tests marked `gpu` run where NVML shows a GPU that the installed torch can use, and are skipped elsewhere."""
+"""Tests marked `gpu` run where NVML shows a GPU that the installed torch can use, and skipped elsewhere."""
 
 from __future__ import annotations
 

@@ -45,10 +45,33 @@ def add_adapters(model: Any, point: Point, targets: Sequence[str] | None) -> Any
     return adapted
 
 
-def resolved_targets(model: Any) -> tuple[str, ...]:
-    """The adapted modules' names, shortest form that peft accepts (their last component), sorted."""
-    names = model.targeted_module_names
-    return tuple(sorted({name.rpartition(".")[2] for name in names}))
+def resolved_targets(model: Any, targets: Sequence[str] | None) -> tuple[str, ...]:
+    """Names that make the same adapters again when they are given as peft's `target_modules`, sorted.
+
+    Args:
+        model: with its adapters.
+        targets: what was asked for; it is the answer where it was not None.
+    """
+    if targets:
+        return tuple(sorted(targets))
+    adapted = set(model.targeted_module_names)
+    leaves = {name.rpartition(".")[2] for name in adapted}
+    named = {name for name, _ in model.get_base_model().named_modules() if name.rpartition(".")[2] in leaves}
+    # A last component that also names a module without an adapter would widen the choice.
+    return tuple(sorted((leaves if named == adapted else adapted) | _expert_targets(model)))
+
+
+def _expert_targets(model: Any) -> set[str]:
+    """Peft's names of adapted experts and routers, which transformers 5 no longer keeps as linear layers."""
+    from peft.utils.transformers_weight_conversion import (
+        _MODEL_TO_CONVERSION_PATTERN,
+        _MOE_TARGET_MODULE_MAPPING,
+    )
+
+    adapted = tuple(model.targeted_parameter_names)
+    pattern = _MODEL_TO_CONVERSION_PATTERN.get(model.get_base_model().config.model_type)
+    names = _MOE_TARGET_MODULE_MAPPING.get(pattern, {})
+    return {old for old, new in names.items() if any(name.endswith("." + new) for name in adapted)}
 
 
 def trainable(model: Any) -> list[torch.nn.Parameter]:

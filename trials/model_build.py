@@ -36,8 +36,9 @@ def transformers_config(model: ModelSpec) -> Any:
     """The transformers configuration object of a model, never running remote code.
 
     Raises:
-        InvalidPoint: the installed transformers does not know the model type.
+        InvalidPoint: the installed transformers does not know the model type, or refuses the values.
     """
+    from huggingface_hub.errors import StrictDataclassError
     from transformers import CONFIG_MAPPING
 
     values = copy.deepcopy(model.config)
@@ -50,7 +51,10 @@ def transformers_config(model: ModelSpec) -> Any:
         )
     # A checkpoint that is stored quantised would be built quantised; the point alone decides that here.
     values.pop("quantization_config", None)
-    config = CONFIG_MAPPING[model_type].from_dict(values)
+    try:
+        config = CONFIG_MAPPING[model_type].from_dict(values)
+    except (StrictDataclassError, TypeError, ValueError) as error:
+        raise InvalidPoint(f"the model's configuration is refused: {' '.join(str(error).split())}") from error
     return config.get_text_config() if hasattr(config, "text_config") else config
 
 
@@ -111,6 +115,8 @@ def build_model(
         _fill(built, built, device, {}, sink)
         for name, buffer in list(built.named_buffers()):
             _set_buffer(built, name, buffer.to(device))
+    if point.quantization == "nf4":
+        quantize.keep_layout(built)
     if point.liger_kernel:
         _apply_liger(built)
     return built

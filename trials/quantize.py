@@ -64,6 +64,16 @@ def swap_linears(model: Any, point: Point) -> None:
         model.is_loaded_in_4bit = True
 
 
+def keep_layout(model: nn.Module) -> None:
+    """Keep bitsandbytes from packing 4-bit weights anew for the CPU's own instructions in an evaluation pass.
+
+    Neither ZeRO-3's partitions nor the saving of a checkpoint survive it, and a GPU has no such layout.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+
+
 def is_quantized(module: nn.Module) -> bool:
     """Whether a module is one of bitsandbytes' quantised linear layers."""
     return type(module).__name__ in ("Linear4bit", "Linear8bitLt")

@@ -103,7 +103,7 @@ class Trial:
         self._facts["total_parameters"] = _count(model.parameters())
         if spec.point.lora_rank:
             model = add_adapters(model, spec.point, spec.lora_targets)
-            self._facts["lora_targets"] = resolved_targets(model)
+            self._facts["lora_targets"] = resolved_targets(model, spec.lora_targets)
         set_checkpoint_fraction(model, spec.point.checkpoint_fraction)
         model.train()
         parameters = trainable(model)
@@ -287,9 +287,9 @@ def _count(parameters: Any) -> int:
 
 def _elements(parameter: Any) -> int:
     """Elements as the user counts them: of the whole parameter, unpacked, wherever it is kept."""
-    if hasattr(parameter, "ds_numel"):
-        return int(parameter.ds_numel)
     state = getattr(parameter, "quant_state", None)
     if state is not None:
         return int(torch.Size(state.shape).numel())
+    if hasattr(parameter, "ds_numel"):
+        return int(parameter.ds_numel)
     return int(parameter.numel())

@@ -11,6 +11,7 @@ import click
 
 from autotune.cli.options import debug_option, json_option, option, stack
 from autotune.cli.output import print_json, print_text
+from autotune.cli.unchecked import warn_of_versions
 from autotune.cli.values import NAMES, SIZE
 from autotune.errors import AutotuneError, EnvironmentProblem, UsageError
 
@@ -85,6 +86,7 @@ def estimate(
 
         gpu_budget = find_gpu(gpu_model).memory_bytes
     budgets = Budgets(gpu_budget, host_budget)
+    warn_of_versions()
     with Predictor(gpu=gpu_model) as predictor:
         if configs is None:
             from autotune.planning.configuration import configuration_of

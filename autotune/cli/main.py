@@ -18,7 +18,7 @@ COMMANDS = {
         "autotune.cli.run", "run", "Search, measure, confirm the winner, export it; again to resume."
     ),
     "plan": LazyCommand(
-        "autotune.cli.plan", "plan", "The same without a GPU: what fits, ranked, and why the rest does not."
+        "autotune.cli.plan", "plan", "Without a GPU: what fits, ranked, and why the rest does not."
     ),
     "estimate": LazyCommand(
         "autotune.cli.estimate", "estimate", "The memory of one configuration, piece by piece."
@@ -36,7 +36,11 @@ COMMANDS = {
     "spaces": LazyCommand(
         "autotune.cli.spaces", "spaces", "The search spaces that are shipped, or one of them."
     ),
-    "doctor": LazyCommand("autotune.cli.doctor.command", "doctor", "Whether this machine is ready."),
+    "doctor": LazyCommand(
+        "autotune.cli.doctor.command",
+        "doctor",
+        "Whether this machine is ready; or whether predictions hold on it.",
+    ),
 }
 
 

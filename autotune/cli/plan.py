@@ -8,6 +8,7 @@ import click
 
 from autotune.cli.options import debug_option, json_option, option, search_options
 from autotune.cli.output import print_json, print_text
+from autotune.cli.unchecked import warn_of_versions
 from autotune.errors import NothingFits, UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def plan(as_json: bool, quiet: bool, gpu_model: str | None, **flags: Any) -> int
             click.echo(text, err=True)
 
     request = _request(gpu_model, flags)
+    if not quiet:
+        warn_of_versions()
     with Predictor(gpu=gpu_model) as predictor:
         found = make_plan(request, predictor, say)
     for note in found.notes:

@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 def run(
     ctx: click.Context, /, as_json: bool, quiet: bool, verbose: bool, log_file: str | None, **flags: Any
 ) -> int:
-    """Search, measure, confirm the winner and export it. The same command again goes on where it stopped."""
+    """Search, measure, confirm the winner and export it. The same command again goes on where it stopped.
+
+    On a GPU the memory of every configuration is predicted first: what cannot fit is never launched. The
+    budget is enforced on each trial all the same.
+    """
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other", "give one of them")
     from autotune.display.screen import open_screen

@@ -56,11 +56,15 @@ def study_json(study: Study) -> dict[str, Any]:
 
 def record_json(study: Study, record: Record) -> dict[str, Any]:
     """One trial as plain values; `result` is null while it runs."""
+    from autotune.tuning.comparison import compared
+
     log = log_path(study, record.number + 1)
+    both = compared(record.predicted, record.result) if record.predicted and record.result else []
     return {
         "number": record.number + 1,
         "point": record.point.model_dump(mode="json"),
         "predicted": record.predicted,
+        "compared": {one.figure: one.as_json() for one in both},
         "started_at": record.started_at.isoformat(),
         "finished_at": record.finished_at.isoformat() if record.finished_at else None,
         "result": record.result.model_dump(mode="json") if record.result else None,
@@ -126,7 +130,23 @@ def _record_text(study: Study, record: Record) -> str:
         shown += [(key, _plain(key, value)) for key, value in values.items()]
     log = log_path(study, record.number + 1)
     shown.append(("log", str(log) if log else ""))
-    return fields(shown)
+    return "\n\n".join(filter(None, [fields(shown), _comparison(record)]))
+
+
+def _comparison(record: Record) -> str:
+    """Predicted beside measured, as far as the trial measured; empty where nothing was predicted."""
+    from autotune.display.comparisons import comparison_text
+    from autotune.sizes import format_size
+    from autotune.tuning.comparison import compared
+
+    if record.predicted is None:
+        return ""
+    both = compared(record.predicted, record.result) if record.result else []
+    parts = [comparison_text(both)] if both else []
+    needed = record.predicted.get("required_device_bytes")
+    if needed and all(one.figure != "required_device_bytes" for one in both):
+        parts.append(f"predicted to need {format_size(needed)} of device memory")
+    return "\n".join(parts)
 
 
 def _plain(key: str, value: Any) -> str:

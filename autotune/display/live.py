@@ -161,10 +161,8 @@ class LiveTable:
             speed, memory = progress.best_result.tokens_per_second, memory_of(progress.best_result)
             words = f"{speed_words(speed)} in {size_words(memory)}: {point_words(progress.best_point)}"
             parts.append(Text.assemble(("best ", "bold green"), words))
-        parts.append(
-            Text(
-                f"{trials} trials left, {duration_words(left)} left, {progress.candidates:,} points left",
-                style="dim",
-            )
-        )
+        points = f"{progress.candidates:,} points left"
+        if progress.skipped:
+            points += f", {progress.skipped:,} predicted not to fit"
+        parts.append(Text(f"{trials} trials left, {duration_words(left)} left, {points}", style="dim"))
         return parts

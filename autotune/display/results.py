@@ -12,6 +12,7 @@ from autotune.sizes import format_size
 if TYPE_CHECKING:
     from autotune.tuning.confirm import Chosen
     from autotune.tuning.findings import Findings, RunResult
+    from autotune.tuning.shortfall import PredictedShortfall
     from autotune.winner import Price
 
 
@@ -94,13 +95,27 @@ def counts_text(findings: Findings) -> str:
 
 def shortfall_words(result: RunResult) -> tuple[str, str]:
     """What is wrong and what to do, where nothing fits."""
+    from autotune.tuning.shortfall import PredictedShortfall
+
     budget = format_size(result.findings.budget_bytes)
     message = f"nothing fits {budget}; trials: {counts_text(result.findings)}"
     if result.shortfall is None:
         return message, ""
     point = point_words(result.shortfall.point)
+    if isinstance(result.shortfall, PredictedShortfall):
+        return message, _predicted_words(result.shortfall, point)
     needed = result.shortfall.needed_bytes
     if needed is None:
         outcome = result.shortfall.result.outcome.value
         return message, f"the smallest point ended in {outcome} even without the limit: {point}"
     return message, f"the smallest point needs {format_size(needed)}: {point}"
+
+
+def _predicted_words(shortfall: PredictedShortfall, point: str) -> str:
+    """What comes closest, and what would fit."""
+    others = [
+        f"--method {method} would fit in {format_size(size)}"
+        for method, size in shortfall.other_methods.items()
+    ]
+    closest = f"the nearest, {point}, {shortfall.why}"
+    return f"{closest}; {' and '.join(others)}" if others else closest

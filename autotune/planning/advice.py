@@ -54,17 +54,22 @@ def rejections(outlooks: Sequence[Outlook], budgets: Budgets) -> list[Rejection]
     fitting = [outlook.point for outlook in outlooks if outlook.fits]
     found = []
     for key, members in groups.items():
-        nearest = min(members, key=lambda outlook: _missing(outlook, budgets))
+        closest = nearest(members, budgets)
         found.append(
             Rejection(
                 group=dict(zip(GROUP_FIELDS, key, strict=True)),
                 count=len(members),
-                nearest=nearest,
-                why=reason(nearest, budgets),
-                remedy=remedy(nearest.point, fitting),
+                nearest=closest,
+                why=reason(closest, budgets),
+                remedy=remedy(closest.point, fitting),
             )
         )
     return sorted(found, key=lambda one: _missing(one.nearest, budgets))
+
+
+def nearest(outlooks: Iterable[Outlook], budgets: Budgets) -> Outlook:
+    """Of points that do not fit, the one that lacks least; there must be one."""
+    return min(outlooks, key=lambda outlook: _missing(outlook, budgets))
 
 
 def reason(outlook: Outlook, budgets: Budgets) -> str:

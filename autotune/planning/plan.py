@@ -96,7 +96,7 @@ def make_plan(request: PlanRequest, predictor: Predictor, say: Say) -> Plan:
         plan = _plan_of(later, request, predictor, say)
     if plan.fitting or method == "any":
         return plan
-    return dataclasses.replace(plan, other_methods=_other_methods(plan.method, request, predictor, say))
+    return dataclasses.replace(plan, other_methods=other_methods(plan.method, request, predictor, say))
 
 
 def _plan_of(method: RequestedMethod, request: PlanRequest, predictor: Predictor, say: Say) -> Plan:
@@ -183,8 +183,23 @@ def _outlook(point: Point, prediction: Prediction, request: PlanRequest) -> Outl
     return Outlook(point, prediction, broken_limit(prediction, request.budgets), speed)
 
 
-def _other_methods(method: str, request: PlanRequest, predictor: Predictor, say: Say) -> dict[str, Outlook]:
-    """The gentler methods that do fit, each with its best point of the smallest micro batch."""
+def other_methods(
+    method: str,
+    request: PlanRequest,
+    predictor: Predictor,
+    say: Say,
+    *,
+    adjust: Callable[[Point, Prediction], Prediction] = lambda point, prediction: prediction,
+) -> dict[str, Outlook]:
+    """The gentler methods that do fit, each with its best point of the smallest micro batch.
+
+    Args:
+        method: the one that does not fit.
+        request: what is asked.
+        predictor: whose figures are used.
+        say: told what takes time.
+        adjust: what else is known of a point's memory, on the machine at hand.
+    """
     found: dict[str, Outlook] = {}
     later = GENTLER[GENTLER.index(method) + 1 :] if method in GENTLER else ()  # type: ignore[arg-type]
     plain = dataclasses.replace(request, space=None)
@@ -204,7 +219,7 @@ def _other_methods(method: str, request: PlanRequest, predictor: Predictor, say:
             processes=request.setting.gpus,
         )
         outlooks = [
-            _outlook(point, prediction, plain)
+            _outlook(point, adjust(point, prediction), plain)
             for point, prediction in zip(points, predictions, strict=True)
             if isinstance(prediction, Prediction)
         ]

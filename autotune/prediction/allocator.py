@@ -243,7 +243,7 @@ class CachingAllocator:
         page = pool.page_bytes
         mapped = (size + page - 1) // page * page
         if self.cap_bytes is not None and self.reserved_bytes + mapped > self.cap_bytes:
-            # PyTorch checks the request, not the pages, against its cap; a GPU of that size would refuse them.
+            # PyTorch checks the request, not the pages, against its cap; a GPU of that size refuses them.
             return False
         pool.remove_unmapped(block)
         block.mapped = True

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import os
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,13 @@ class TraceCache:
 
     def trim(self) -> None:
         """Remove the traces that were not used for longest, down to the folder's size limit."""
-        files = sorted((p.stat().st_mtime, p.stat().st_size, p) for p in self._folder.glob("*.npz"))
+        files = []
+        for path in self._folder.glob("*.npz"):
+            # Another process may trim the same folder.
+            with suppress(FileNotFoundError):
+                about = path.stat()
+                files.append((about.st_mtime, about.st_size, path))
+        files.sort()
         total = sum(size for _, size, _ in files)
         for _, size, path in files:
             if total <= MAX_FOLDER_BYTES:

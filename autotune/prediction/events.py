@@ -35,6 +35,8 @@ class Events:
     categories: tuple[str, ...]
     trainable_parameters: int
     total_parameters: int
+    origins: NDArray[np.int8] | None = None
+    handed: NDArray[np.int32] | None = None
 
     @classmethod
     def read(cls, path: Path) -> Events:
@@ -50,6 +52,8 @@ class Events:
                 categories=tuple(about["categories"]),
                 trainable_parameters=about["trainable_parameters"],
                 total_parameters=about["total_parameters"],
+                origins=stored["origins"],
+                handed=stored["handed"],
             )
 
     @cached_property
@@ -145,26 +149,31 @@ class Events:
             and bool(np.array_equal(self.streams, other.streams))
         )
 
-    def with_sizes(self, sizes: NDArray[np.int64]) -> Events:
-        """The same events with these sizes."""
-        return replace(self, sizes=sizes)
-
 
 # Phases that lie inside an optimizer step.
 STEP_PHASES = ("forward", "backward", "first_step", "later_step")
 
 
-def extrapolated(low: Events, high: Events, low_batch: int, high_batch: int, batch: int) -> Events | None:
-    """The trace at another micro batch, each event's size affine in it; None where the two are not alike.
+def extrapolated(low: Events, high: Events, at_low: int, at_high: int, at: int) -> Events | None:
+    """The trace at another micro batch, or rank, each event affine in it; None where they are not alike.
 
-    Sizes are affine because every tensor's extent is, or is independent of, the number of sequences.
+    Sizes are affine because every tensor's extent is, or is independent of, the number of sequences; the same
+    holds for the rank of adapters.
     """
     if not low.same_shape(high):
         return None
-    slope = (high.sizes - low.sizes) // (high_batch - low_batch)
-    sizes = low.sizes + slope * (batch - low_batch)
+    span, distance = at_high - at_low, at - at_low
+    slope = (high.sizes - low.sizes) // span
+    sizes = low.sizes + slope * distance
     markers = low.ids == 0
     sizes[markers] = low.sizes[markers]
     if bool((sizes[low.ids > 0] < 0).any()):
         return None
-    return low.with_sizes(sizes)
+    return replace(
+        low,
+        sizes=sizes,
+        trainable_parameters=low.trainable_parameters
+        + (high.trainable_parameters - low.trainable_parameters) // span * distance,
+        total_parameters=low.total_parameters
+        + (high.total_parameters - low.total_parameters) // span * distance,
+    )

@@ -74,6 +74,8 @@ def prediction_of(
         outside_bytes = outside_allocator_bytes(hardware, point)
         known = "measured on an H200" if hardware.capability[0] == 9 else "scaled from an H200's"
         notes.append(f"memory outside the allocator is the shipped figure, {known}")
+    if point.offload.startswith("nvme_"):
+        notes.append("NVMe offload is predicted as CPU offload: its host memory is an upper bound")
     managed = int(events.sizes[(events.ids > 0) & (events.streams == MANAGED_STREAM)].sum())
     if managed:
         notes.append(

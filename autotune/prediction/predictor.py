@@ -97,10 +97,7 @@ class Predictor:
             PredictionUnavailable: it cannot be traced; the message says why.
         """
         traces = self._traces_of(model, seq_len, lora_targets, processes)
-        if exact:
-            events = traces.exact(point)
-        else:
-            events, _ = traces.quick(point)
+        events = traces.exact(point) if exact else traces.quick(point)
         return prediction_of(events, point, self._hardware, outside_bytes=self._outside_bytes, exact=exact)
 
     def events(

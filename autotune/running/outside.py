@@ -7,11 +7,11 @@ configuration.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+from autotune.running.kept_json import KeptJson
 from autotune.running.machine import Machine
 from autotune.running.runner import TrialRunner
 from trials.wire import Outcome, Point, TrialResult, TrialSpec
@@ -39,10 +39,9 @@ class OutsideShare:
 
     def __init__(self, machine: Machine, folder: Path) -> None:
         self._machine = machine
-        self._path = folder / "machine.json"
+        self._kept = KeptJson(folder / "machine.json")
         self._key = f"{machine.gpu_name} | driver {machine.driver} | torch {machine.versions.get('torch')}"
-        self._all: dict[str, dict[str, int]] = self._read()
-        self._bytes = self._all.setdefault(self._key, {})
+        self._bytes = _shares(self._kept.read().get(self._key))
 
     def measure(
         self, runner: TrialRunner, points: Iterable[Point], folder: Path, on_message: Callable[[str], None]
@@ -90,22 +89,19 @@ class OutsideShare:
         kind, seen = kind_of(point), result.outside_allocator_bytes
         if seen is not None and seen > self._bytes.get(kind, 0):
             self._bytes[kind] = seen
-            self._write()
+            self._kept.put(self._key, self._bytes)
 
-    def _read(self) -> dict[str, dict[str, int]]:
-        try:
-            values = json.loads(self._path.read_text())
-            return {str(key): {str(k): int(v) for k, v in kinds.items()} for key, kinds in values.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
-            # No file yet, or one that cannot be read: measuring again is cheap.
-            return {}
+    @property
+    def known(self) -> dict[str, int]:
+        """The shares by kind, in bytes."""
+        return dict(self._bytes)
 
-    def _write(self) -> None:
-        # Another study on this machine may have learned meanwhile.
-        self._all = {**self._read(), self._key: self._bytes}
-        temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(self._all, indent=1))
-        temporary.replace(self._path)
+
+def _shares(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        return {}
+    # What is no number was not written here: measuring again is cheap.
+    return {kind: share for kind, share in value.items() if isinstance(share, int)}
 
 
 def _probe(point: Point) -> Point:

@@ -134,15 +134,15 @@ class TrialRunner:
             # Ctrl-C, or an error in on_event: the trial must not live on.
             self._kill_trial()
             raise
+        # The events of a process that died end a moment before it can be asked how: that comes first.
+        words = self._last_words()
         outcome = Outcome.TIMEOUT if self._alive() else Outcome.CRASH
         self.close()
         return TrialResult(
             trial_id=spec.trial_id,
             outcome=outcome,
             phase=phase,
-            message="the trial's process does not answer"
-            if outcome is Outcome.TIMEOUT
-            else self._last_words(),
+            message="the trial's process does not answer" if outcome is Outcome.TIMEOUT else words,
             trial_seconds=time.monotonic() - began,
         )
 

@@ -146,4 +146,6 @@ def _confirm(session: Session, record: Record) -> TrialResult:
     with session.interrupts.held():
         session.study.add_confirmation(record.point, result)
     session.observer.confirmed(record.point, result)
+    predicted = session.foresight.recorded(record.point) if session.foresight else None
+    session.look_back("the confirmation", record.point, result, predicted)
     return result

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import ExitCode
 from autotune.tuning.confirm import Chosen, best_so_far, effective_records, failed_points
-from autotune.tuning.session import measured_records
-from autotune.tuning.shortfall import Shortfall
+from autotune.tuning.session import SKIPPED_NOTE, measured_records
+from autotune.tuning.shortfall import PredictedShortfall, Shortfall
 from autotune.winner import Price, price_list
 from trials.wire import Outcome, TrialResult
 
@@ -77,7 +77,7 @@ class RunResult:
     findings: Findings
     wall_seconds: float
     export_dir: Path | None
-    shortfall: Shortfall | None
+    shortfall: Shortfall | PredictedShortfall | None
     interrupted: bool
 
     @property
@@ -97,6 +97,10 @@ class RunResult:
         if self.shortfall is not None:
             answer["smallest_needed_bytes"] = self.shortfall.needed_bytes
             answer["smallest_point"] = self.shortfall.point.model_dump(mode="json")
+        if isinstance(self.shortfall, PredictedShortfall):
+            answer["limit"] = self.shortfall.limit
+            answer["smallest_needed_host_bytes"] = self.shortfall.host_bytes
+            answer["other_methods"] = dict(self.shortfall.other_methods)
         return answer
 
 
@@ -116,7 +120,7 @@ def findings_of(study: Study) -> Findings:
         chosen=best_so_far(study),
         prices=prices,
         counts=outcome_counts(records),
-        skipped=int(study.note("skipped") or 0),
+        skipped=int(study.note(SKIPPED_NOTE) or 0),
         budget_bytes=inputs.budget_bytes,
     )
 

@@ -38,6 +38,7 @@ class Progress:
         seconds_left: until the search's time is up.
         best_point: the fastest configuration so far.
         best_result: what it measured.
+        skipped: points that are not launched because they are predicted not to fit.
     """
 
     measured: int
@@ -46,6 +47,7 @@ class Progress:
     seconds_left: float
     best_point: Point | None = None
     best_result: TrialResult | None = None
+    skipped: int = 0
 
 
 class Observer(Protocol):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune.sizes import format_size
 from autotune.tuning.candidates import MEMORY_FAILURES, Candidates
+from autotune.tuning.promising import FIRST_TRIALS, least_point, promising_point
 from autotune.tuning.session import Session, measured_records
 from autotune.tuning.smallest import safest_point, smallest_point
 from autotune.tuning.stages import Stage
@@ -43,8 +44,7 @@ def search(session: Session) -> Ending:
         if not later or ending is Ending.TIME or _fits_any(stage, session):
             return ending
         session.observer.say(
-            f"no {stage.method} configuration fits {format_size(session.task.budget.size_bytes)}: "
-            f"trying {later[0].method}"
+            f"no {stage.method} configuration {_why_not(stage, session)}: trying {later[0].method}"
         )
     return ending
 
@@ -71,30 +71,60 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
     candidates = Candidates(stage.points)
     proposer = make_sampler(request.sampler, stage.points, request.seed)
     own = frozenset(stage.points)
+    if len(session.measured()) < request.trials:
+        session.foresee(stage.points)
     while True:
         records = session.measured()
         candidates.update([*records, *session.pending()])
+        remaining = session.may_fit(candidates.remaining())
         in_stage = [record for record in records if record.point in own]
         if len(records) >= request.trials:
             return Ending.TRIALS
-        if not len(candidates):
+        if not remaining:
             return Ending.EXHAUSTED
         if session.seconds_left() <= 0:
             return Ending.TIME
         if gives_way and not _fitting(in_stage, session) and len(in_stage) >= _share(request.trials):
             return Ending.EXHAUSTED
-        point = _next_point(session, in_stage, candidates.remaining(), proposer)
-        session.measure(point, len(candidates))
+        point = _next_point(session, in_stage, remaining, proposer)
+        if session.decide(point):
+            session.measure(point, len(remaining))
 
 
 def _next_point(session: Session, records: list[Record], remaining: list[Point], proposer: Proposer) -> Point:
-    """The proposer's choice once something fits; until then whatever needs least, so that something does."""
-    if _fitting(records, session):
+    """What to measure next.
+
+    With predictions the first trials are the most promising points, and the proposer goes on from there.
+    Without them, or where they were wrong and nothing has fitted yet, whatever needs least, so that something
+    does.
+    """
+    fits = _fitting(records, session)
+    failed = any(r.result is not None and r.result.outcome in MEMORY_FAILURES for r in records)
+    foresight, budget_bytes = session.foresight, session.task.budget.size_bytes
+    tried = [record.point for record in records]
+    if foresight is not None and len(tried) < FIRST_TRIALS and (fits or not failed):
+        promising = promising_point(foresight.outlooks(remaining), budget_bytes, tried)
+        if promising is not None:
+            return promising
+    if fits:
         return proposer.propose(records, remaining)
+    if foresight is not None:
+        least = least_point(foresight.outlooks(remaining))
+        if least is not None:
+            return least
     device = session.task.device
-    if any(r.result is not None and r.result.outcome in MEMORY_FAILURES for r in records):
-        return smallest_point(remaining, device)
-    return safest_point(remaining, device)
+    return smallest_point(remaining, device) if failed else safest_point(remaining, device)
+
+
+def _why_not(stage: Stage, session: Session) -> str:
+    """`is predicted to fit 24.0 GiB (the nearest needs 31.2 GiB of 24.0 GiB: ...)`, or `fits 24.0 GiB`."""
+    budget = format_size(session.task.budget.size_bytes)
+    if session.foresight is None or session.may_fit(stage.points):
+        return f"fits {budget}"
+    from autotune.planning.advice import nearest, reason
+
+    outlooks, budgets = session.foresight.outlooks(stage.points), session.foresight.about.budgets
+    return f"is predicted to fit {budget} (the nearest {reason(nearest(outlooks, budgets), budgets)})"
 
 
 def _share(trials: int) -> int:

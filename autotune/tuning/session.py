@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from autotune.errors import AutotuneError
 from autotune.study import PointTaken
 from autotune.tuning.folders import Folders
+from autotune.tuning.hindsight import look_back, surprise_words
 from autotune.tuning.interrupts import Interrupts
 from autotune.tuning.observer import Observer, Progress
 from autotune.tuning.repeats import repeated_failure, repeated_problem
@@ -20,8 +22,10 @@ from trials.wire import Outcome, Point, TrialResult, TrialSpec
 if TYPE_CHECKING:
     from autotune.running import OutsideShare, TrialRunner
     from autotune.study import Record, Study
+    from autotune.tuning.foresight import Foresight
 
 DISREGARDED_NOTE = "disregarded"
+SKIPPED_NOTE = "skipped"
 CONFIRM_SECONDS = 20.0
 CONFIRM_STEPS = 5
 
@@ -40,6 +44,7 @@ class Session:
         outside: the machine's shares of device memory outside PyTorch's allocator.
         torch_adam: whether AdamW must be torch's.
         deadline: monotonic time at which the search ends.
+        foresight: what is predicted; None where memory is only known by measuring it.
         results: of this call, in order.
     """
 
@@ -52,6 +57,7 @@ class Session:
     outside: OutsideShare
     torch_adam: bool
     deadline: float
+    foresight: Foresight | None = None
     results: list[tuple[int, TrialResult]] = field(default_factory=list)
 
     def seconds_left(self) -> float:
@@ -77,7 +83,49 @@ class Session:
             seconds_left=max(0.0, self.seconds_left()),
             best_point=best.point if best else None,
             best_result=best.result if best else None,
+            skipped=int(self.study.note(SKIPPED_NOTE) or 0),
         )
+
+    def foresee(self, points: Sequence[Point]) -> None:
+        """Predict these points; where that is impossible, say so and go on without predictions."""
+        if self.foresight is None:
+            return
+        try:
+            self.foresight.look(points)
+        except (AutotuneError, OSError) as error:
+            reason = error.message if isinstance(error, AutotuneError) else str(error)
+            self.observer.say(
+                f"memory cannot be predicted here ({reason}): it is measured, and what needs more than a "
+                "configuration that did not fit is left out"
+            )
+            self.foresight = None
+            if self.study.note(SKIPPED_NOTE):
+                with self.interrupts.held():
+                    self.study.set_note(SKIPPED_NOTE, 0)
+        self.keep_skipped()
+
+    def may_fit(self, points: Sequence[Point]) -> list[Point]:
+        """Of these points those that are not predicted to break a budget."""
+        if self.foresight is None:
+            return list(points)
+        return [point for point in points if self.foresight.may_fit(point)]
+
+    def decide(self, point: Point) -> bool:
+        """Whether a point is to be launched; one near the budget is looked at closely first."""
+        if self.foresight is None or self.foresight.decide(point):
+            return True
+        self.observer.detail("a configuration near the budget does not fit, by a prediction of its own")
+        self.keep_skipped()
+        return False
+
+    def keep_skipped(self) -> None:
+        """Keep in the study how many points are not launched because of their prediction."""
+        if self.foresight is None:
+            return
+        skipped = self.foresight.skipped({record.point for record in self.study.records()})
+        if skipped != self.study.note(SKIPPED_NOTE):
+            with self.interrupts.held():
+                self.study.set_note(SKIPPED_NOTE, skipped)
 
     def measure(self, point: Point, candidates: int) -> None:
         """Run one trial of the search and record it.
@@ -93,9 +141,10 @@ class Session:
         trial_timeout = self.task.request.trial_timeout_seconds
         allowed = min(trial_timeout, max(1.0, self.seconds_left()))
         number: int | None = None
+        predicted = self.foresight.recorded(point) if self.foresight else None
         try:
             with self.interrupts.held():
-                number = self.study.begin(point)
+                number = self.study.begin(point, predicted)
             spec = self.spec(f"trial-{number + 1}", point, stop_below=stop_below(point, records))
             self.observer.trial_started(position, point, self.progress(candidates))
             result = self.run(spec, allowed)
@@ -111,7 +160,22 @@ class Session:
             if number is not None:
                 self.study.abandon(number)
         self.observer.trial_finished(position, point, result, self.progress(candidates))
+        self.look_back(f"trial {position}", point, result, predicted)
         self._stop_if_hopeless()
+
+    def look_back(
+        self, name: str, point: Point, result: TrialResult, predicted: dict[str, Any] | None
+    ) -> None:
+        """Compare a result with its prediction, and learn from what was not foreseen."""
+        if self.foresight is None or predicted is None:
+            return
+        budgets = self.foresight.about.budgets
+        assert budgets.device_bytes is not None and budgets.host_bytes is not None
+        surprise = surprise_words(name, predicted, result, budgets.device_bytes, budgets.host_bytes)
+        if surprise:
+            self.observer.say(surprise)
+        look_back(self.foresight, name, point, result, self.observer.say)
+        self.keep_skipped()
 
     def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialResult:
         """Run one specification, empty its work folder, and keep what it shows of the machine.

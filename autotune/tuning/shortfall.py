@@ -1,9 +1,10 @@
-"""When nothing fits: what the smallest point needs, measured without the limit."""
+"""When nothing fits: what the smallest point needs, predicted or measured without the limit."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autotune.tuning.session import Session
@@ -13,7 +14,9 @@ from trials.wire import Outcome, Point, TrialResult
 
 if TYPE_CHECKING:
     from autotune.study import Study
+    from autotune.tuning.foresight import Foresight
 
+PREDICTED_NOTE = "predicted_shortfall"
 NOTE = "shortfall"
 
 
@@ -40,11 +43,39 @@ class Shortfall:
         )
 
 
-def known_shortfall(study: Study) -> Shortfall | None:
-    """What an earlier call measured; None where there was none."""
+@dataclass(frozen=True)
+class PredictedShortfall:
+    """What comes closest where no point is predicted to fit.
+
+    Attributes:
+        point: the configuration that lacks least.
+        limit: the budget it breaks: device or host.
+        needed_bytes: device memory it needs.
+        host_bytes: host memory it needs.
+        why: what it needs and what that is made of.
+        other_methods: device memory that the gentler methods need which would fit, by method.
+    """
+
+    point: Point
+    limit: str
+    needed_bytes: int
+    host_bytes: int
+    why: str
+    other_methods: Mapping[str, int] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {"point": self.point.model_dump(mode="json")}
+
+
+def known_shortfall(study: Study) -> Shortfall | PredictedShortfall | None:
+    """What an earlier call found; None where there was nothing."""
     known: Any = study.note(NOTE)
     if known is None:
-        return None
+        predicted: Any = study.note(PREDICTED_NOTE)
+        if predicted is None:
+            return None
+        return PredictedShortfall(**{**predicted, "point": Point.model_validate(predicted["point"])})
     return Shortfall(Point.model_validate(known["point"]), TrialResult.model_validate(known["result"]))
 
 
@@ -65,6 +96,52 @@ def measure_shortfall(session: Session) -> Shortfall:
         with session.interrupts.held():
             session.study.set_note(NOTE, note)
     return smallest
+
+
+def predict_shortfall(session: Session) -> PredictedShortfall | None:
+    """What is missing where no point is predicted to fit; None where some point is, or is not predicted.
+
+    Raises:
+        KeyboardInterrupt: the user stopped it.
+    """
+    foresight = session.foresight
+    points = [point for stage in session.task.stages for point in stage.points]
+    if foresight is None or session.may_fit(points):
+        return None
+    from autotune.planning.advice import nearest, reason
+
+    budgets = foresight.about.budgets
+    closest = nearest(foresight.outlooks(points), budgets)
+    assert closest.limit is not None, "what fits was handled above"
+    found = PredictedShortfall(
+        point=closest.point,
+        limit=closest.limit,
+        needed_bytes=closest.prediction.required_device_bytes,
+        host_bytes=closest.prediction.host_peak_bytes,
+        why=reason(closest, budgets),
+        other_methods=_other_methods(session, foresight),
+    )
+    with session.interrupts.held():
+        session.study.set_note(PREDICTED_NOTE, found.as_json())
+    return found
+
+
+def _other_methods(session: Session, foresight: Foresight) -> dict[str, int]:
+    from autotune.planning.plan import PlanRequest, other_methods
+
+    task, about = session.task, foresight.about
+    request = PlanRequest(
+        model=task.model,
+        seq_len=task.seq_len,
+        setting=task.setting,
+        space=task.request.space,
+        budgets=about.budgets,
+        lora_targets=task.request.lora_targets,
+        rates=about.rates,
+    )
+    last = task.stages[-1].method
+    found = other_methods(last, request, foresight.predictor, session.observer.say, adjust=foresight.adjust)
+    return {method: outlook.prediction.required_device_bytes for method, outlook in found.items()}
 
 
 def _measure(session: Session, stage: Stage) -> Shortfall:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from autotune.errors import EnvironmentProblem
 from autotune.export import check_export_folder, export_folder
 from autotune.tuning.candidates import MEMORY_FAILURES
+from autotune.tuning.completion import is_searched, note_searched
 from autotune.tuning.confirm import best_so_far, confirm_winner
 from autotune.tuning.findings import RunResult, findings_of
 from autotune.tuning.folders import Folders, check_writable, study_folders
@@ -16,11 +17,18 @@ from autotune.tuning.handover import remember, winner_of
 from autotune.tuning.interrupts import Interrupts
 from autotune.tuning.observer import Observer, Opened
 from autotune.tuning.ownership import give_back, take
+from autotune.tuning.predicting import foresight_of
 from autotune.tuning.readiness import get_ready
 from autotune.tuning.request import Request
-from autotune.tuning.search import anything_left, search
+from autotune.tuning.search import Ending, anything_left, search
 from autotune.tuning.session import Session, measured_records
-from autotune.tuning.shortfall import Shortfall, known_shortfall, measure_shortfall
+from autotune.tuning.shortfall import (
+    PredictedShortfall,
+    Shortfall,
+    known_shortfall,
+    measure_shortfall,
+    predict_shortfall,
+)
 from autotune.tuning.task import Task, prepare_task
 from trials.wire import Outcome
 
@@ -104,7 +112,8 @@ def _is_finished(study: Study, task: Task) -> bool:
     Asked before the trial process is started, which takes longer than all else that remains to be done then.
     What that process knows of the model can only take points away.
     """
-    if len(measured_records(study)) < task.request.trials and anything_left(task, study):
+    unused = len(measured_records(study)) < task.request.trials
+    if unused and anything_left(task, study) and not is_searched(study, task):
         return False
     chosen = best_so_far(study)
     return chosen.confirmation is not None if chosen else known_shortfall(study) is not None
@@ -118,7 +127,7 @@ def _work(
     observer: Observer,
     interrupts: Interrupts,
     began: float,
-) -> Shortfall | None:
+) -> Shortfall | PredictedShortfall | None:
     from autotune.running import TrialRunner
 
     model_type = task.model.config.get("model_type")
@@ -129,31 +138,48 @@ def _work(
             for stage in ready.task.stages:
                 for note in stage.notes:
                     observer.say(note)
-            session = Session(
-                task=ready.task,
-                study=study,
-                runner=runner,
-                observer=observer,
-                interrupts=interrupts,
-                folders=folders,
-                outside=ready.outside,
-                torch_adam=ready.torch_adam,
-                deadline=began + task.request.timeout_seconds,
-            )
-            return _search_and_confirm(session)
+            with foresight_of(ready, data_folder, observer) as foresight:
+                session = Session(
+                    task=ready.task,
+                    study=study,
+                    runner=runner,
+                    observer=observer,
+                    interrupts=interrupts,
+                    folders=folders,
+                    outside=ready.outside,
+                    torch_adam=ready.torch_adam,
+                    deadline=began + task.request.timeout_seconds,
+                    foresight=foresight,
+                )
+                return _search_and_confirm(session, task)
         except KeyboardInterrupt:
             # Said before the processes end, which takes a moment.
             observer.say("stopping: the best so far is kept; the same command goes on later")
             raise
 
 
-def _search_and_confirm(session: Session) -> Shortfall | None:
+def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedShortfall | None:
+    """Search, confirm, and where nothing holds say what is missing.
+
+    Args:
+        session: the work.
+        asked: the task before the model was looked at, as the next call will have it.
+    """
     ending = search(session)
     session.observer.say(f"the search is over: {ending.value}")
+    if ending is Ending.EXHAUSTED and session.foresight is not None:
+        with session.interrupts.held():
+            note_searched(session.study, asked, host_limited=session.foresight.is_host_limited())
     if confirm_winner(session) is not None:
         return None
+    if ending is Ending.EXHAUSTED and not session.measured():
+        # Nothing was launched, and nothing need be to say why.
+        foreseen = predict_shortfall(session)
+        if foreseen is not None:
+            return foreseen
     _require_memory_failures(session.study)
-    return known_shortfall(session.study) or measure_shortfall(session)
+    known = known_shortfall(session.study)
+    return known if isinstance(known, Shortfall) else measure_shortfall(session)
 
 
 def _require_memory_failures(study: Study) -> None:

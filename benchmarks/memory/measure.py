@@ -85,7 +85,10 @@ def configurations(path: Path) -> Iterator[dict[str, Any]]:
         key = json.dumps(values, sort_keys=True)
         spec = resolve_model(values.pop("model"))
         changes = values.pop("config", {})
-        model = ModelSpec(name=spec.name, config={**spec.config, **changes})
+        config = {**spec.config, **changes}
+        if "layer_types" in config:
+            config["layer_types"] = config["layer_types"][: config["num_hidden_layers"]]
+        model = ModelSpec(name=spec.name, config=config)
         seq_len = values.pop("seq_len")
         budget, expected = values.pop("budget_bytes", None), values.pop("expected", "ok")
         yield {

@@ -9,7 +9,9 @@ from autotune.prediction.allocator import CachingAllocator, OutOfMemory, allocat
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize(("asked", "block"), [(1, 512), (512, 512), (513, 1024), (3 * MIB + 1, 3 * MIB + 512)])
+@pytest.mark.parametrize(
+    ("asked", "block"), [(1, 512), (512, 512), (513, 1024), (3 * MIB + 1, 3 * MIB + 512)]
+)
 def test_requests_are_rounded_to_512_bytes(asked: int, block: int) -> None:
     assert round_size(asked) == block
 

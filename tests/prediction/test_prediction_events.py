@@ -126,7 +126,7 @@ def test_pinned_memory_is_taken_in_powers_of_two(asked: int, block: int) -> None
 
 def test_freed_pinned_blocks_are_kept_and_used_again() -> None:
     events = events_of(
-        "phase start",
+        "step 0",
         ("new", 1, 33 * MIB, PINNED_STREAM),
         ("end", 1, 0),
         ("new", 2, 50 * MIB, PINNED_STREAM),

@@ -1,7 +1,8 @@
 """Run as a program: optimizer steps of our Stepper on real engines beside the same steps in plain PyTorch.
 
-Prints one JSON object a line per case: the name, the relative distance of the parameters' updates from the plain
-ones, and both gradient norms. Each case has a process of its own, forked after the imports.
+Prints one JSON object a line per case: the name, the relative distance of the parameters' updates from the
+plain ones, both gradient norms, and what the engine reads back of its configuration. Each case has a process
+of its own, forked after the imports.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from typing import Any
 
 os.environ.update(DS_ACCELERATOR="cpu", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
 
-import deepspeed
+import deepspeed  # noqa: F401 - once, before the forks
+import peft  # noqa: F401
 import torch
+from deepspeed.utils import safe_get_full_fp32_param
 
 from trials.adapters import add_adapters, trainable
 from trials.batches import SyntheticBatches
+from trials.checkpointing import set_checkpoint_fraction
 from trials.device_memory import CpuMemory
 from trials.ds_config import LEARNING_RATE, deepspeed_config
 from trials.engine import partitioning_sink, start_distributed, start_engine
@@ -45,8 +49,8 @@ MODEL = ModelSpec(
         "initializer_range": 0.2,
     },
 )
-# As the Stepper measures: shorter warm-up steps, then full ones.
-ACCUMULATIONS = (2, 2, 4, 4)
+# As the Stepper measures: warm-up steps of two micro batches, then full ones.
+ACCUMULATIONS = (2, 2, 3, 3)
 
 
 def _model(point: Point, sink: Callable[[Any], None] | None = None) -> Any:
@@ -55,15 +59,18 @@ def _model(point: Point, sink: Callable[[Any], None] | None = None) -> Any:
     if point.lora_rank:
         torch.manual_seed(SEED + 1)
         model = add_adapters(model, point, None)
+    set_checkpoint_fraction(model, point.checkpoint_fraction)
     return model.train()
 
 
 def _plain(point: Point, ranks: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], list[float]]:
     """Before, after, and gradient norms: one whole batch a step, torch's own AdamW and clipping."""
-    model = _model(point)
+    model = _model(point).float()
     parameters = trainable(model)
     before = {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
-    optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(
+        parameters, lr=LEARNING_RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0
+    )
     streams = [torch.Generator().manual_seed(SEED + rank) for rank in range(ranks)]
     norms = []
     for accumulation in ACCUMULATIONS:
@@ -78,12 +85,19 @@ def _plain(point: Point, ranks: int) -> tuple[dict[str, torch.Tensor], dict[str,
     return before, {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}, norms
 
 
-def _engine(point: Point, rank: int, ranks: int, folder: Path) -> tuple[dict[str, torch.Tensor], list[float | None]]:
-    """The parameters after the same steps in a DeepSpeed engine, and its gradient norms."""
+def _engine(
+    point: Point, rank: int, ranks: int, folder: Path
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The fp32 parameters after the same steps in a DeepSpeed engine, and what the engine says."""
     start_distributed("cpu", rank, ranks, folder / "process-group")
     count = sum(p.numel() for p in trainable(_model(point)))
     config = deepspeed_config(
-        point, trainable_parameters=count, largest_parameter=VOCABULARY * 32, device="cpu", processes=ranks, torch_adam=True
+        point,
+        trainable_parameters=count,
+        largest_parameter=VOCABULARY * 32,
+        device="cpu",
+        processes=ranks,
+        torch_adam=True,
     )
     model = _model(point, partitioning_sink(point, config))
     engine = start_engine(model, point, trainable(model), config)
@@ -97,6 +111,7 @@ def _engine(point: Point, rank: int, ranks: int, folder: Path) -> tuple[dict[str
         log_path=str(folder / "log"),
         work_dir=str(folder),
     )
+    told = {"engine": {**_read_back(engine), "trainable": count}}
     batches = SyntheticBatches(VOCABULARY, SEQ_LEN, torch.device("cpu"), SEED + rank)
     stepper = Stepper(engine, spec, batches, CpuMemory(), lambda event: None)
     norms: list[float | None] = []
@@ -105,17 +120,47 @@ def _engine(point: Point, rank: int, ranks: int, folder: Path) -> tuple[dict[str
         norm = engine.get_global_grad_norm()
         # Without ZeRO and mixed precision the engine clips and keeps no norm.
         norms.append(None if norm is None else float(norm))
+    masters = _unfused_masters(engine.optimizer)
     after = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            whole = parameter.numel() == 0 or hasattr(parameter, "ds_id")
-            with deepspeed.zero.GatheredParameters([parameter], enabled=whole):
-                after[name] = parameter.detach().clone()
-    return after, norms
+            master = masters.get(id(parameter), safe_get_full_fp32_param(parameter))
+            after[name] = (parameter if master is None else master).detach().clone()
+    return after, {**told, "norms": norms}
+
+
+def _unfused_masters(optimizer: Any) -> dict[int, torch.Tensor]:
+    """The fp32 masters of 16-bit training without ZeRO, by the identity of their parameters."""
+    if type(optimizer).__name__ != "FP16_UnfusedOptimizer":
+        return {}
+    pairs = [
+        (id(low), high)
+        for lows, highs in zip(optimizer.fp16_groups, optimizer.fp32_groups, strict=True)
+        for low, high in zip(lows, highs, strict=True)
+    ]
+    return dict(pairs)
+
+
+def _read_back(engine: Any) -> dict[str, Any]:
+    """The engine's own reading of its configuration."""
+    zero = engine._config.zero_config
+    return {
+        "stage": engine.zero_optimization_stage(),
+        "micro_batch_size": engine.train_micro_batch_size_per_gpu(),
+        "accumulation": engine.gradient_accumulation_steps(),
+        "processes": engine.dp_world_size,
+        "bf16": engine.bfloat16_enabled(),
+        "fp16": engine.fp16_enabled(),
+        "offload_optimizer": str(zero.offload_optimizer.device) if zero.offload_optimizer else None,
+        "offload_parameters": str(zero.offload_param.device) if zero.offload_param else None,
+        "clipping": engine.gradient_clipping(),
+        "bucket": zero.reduce_bucket_size,
+        "optimizer": type(engine.basic_optimizer).__name__,
+    }
 
 
 def _case(name: str, point: Point, rank: int, ranks: int, folder: Path) -> None:
-    after, norms = _engine(point, rank, ranks, folder)
+    after, said = _engine(point, rank, ranks, folder)
     if rank:
         return
     before, expected, expected_norms = _plain(point, ranks)
@@ -125,7 +170,7 @@ def _case(name: str, point: Point, rank: int, ranks: int, folder: Path) -> None:
     told = {
         "case": name,
         "update_distance": float(apart.norm() / moved.norm()),
-        "norms": norms,
+        **said,
         "expected_norms": expected_norms,
     }
     print("RESULT " + json.dumps(told), flush=True)
@@ -134,10 +179,16 @@ def _case(name: str, point: Point, rank: int, ranks: int, folder: Path) -> None:
 def main() -> None:
     """Cases come as a JSON object on the command line: name -> {"ranks": n, "point": {...}}."""
     # Forked processes have the operators from the start, as the trials' own server does it.
-    load_ops(["cpu_adam", "shared_memory_communication"])
+    for operator in ("cpu_adam", "shared_memory_communication"):
+        try:
+            load_ops([operator])
+        except Exception as error:
+            print(f"{operator} cannot be built here: {error}", file=sys.stderr)
     failed = False
     for name, case in json.loads(sys.argv[1]).items():
-        point = Point(precision="fp32", gradient_accumulation_steps=4, **case["point"])
+        point = Point(
+            **{"precision": "fp32", "gradient_accumulation_steps": ACCUMULATIONS[-1], **case["point"]}
+        )
         with tempfile.TemporaryDirectory() as folder:
             children = []
             for rank in range(case["ranks"]):

@@ -13,7 +13,11 @@ ROOT = str(Path(__file__).resolve().parents[2])
 
 
 def test_expandable_segments_are_on_whatever_the_user_has_set() -> None:
-    for given in ({}, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}, {"PYTORCH_ALLOC_CONF": "backend:native"}):
+    for given in (
+        {},
+        {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"},
+        {"PYTORCH_ALLOC_CONF": "backend:native"},
+    ):
         environment = trial_environment("cuda", given)
         assert environment["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
         # torch 2.11 would prefer this name.
@@ -37,7 +41,9 @@ def test_the_users_choice_of_gpu_and_of_waiting_threads_stays() -> None:
 
 
 def test_this_project_is_importable_from_anywhere_before_what_the_user_has(tmp_path: Path) -> None:
-    environment = trial_environment("cpu", {"PYTHONPATH": os.pathsep.join(["/somewhere", "", ROOT]), "PATH": "/bin"})
+    environment = trial_environment(
+        "cpu", {"PYTHONPATH": os.pathsep.join(["/somewhere", "", ROOT]), "PATH": "/bin"}
+    )
     assert environment["PYTHONPATH"].split(os.pathsep) == [ROOT, "/somewhere"]
     assert environment["PATH"] == "/bin"
     found = subprocess.run(

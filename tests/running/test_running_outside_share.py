@@ -1,4 +1,4 @@
-"""The machine's memory outside the allocator: kept per GPU, driver and torch, and per kind of configuration."""
+"""The machine's memory outside the allocator: per GPU, driver and torch, and per kind of configuration."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ class Trials:
     def __init__(self, runner: TrialRunner, folder: Path, device: Device, ops: tuple[str, ...]) -> None:
         self.runner = runner
         self.device: Device = device
+        self.torch_adam = device == "cpu"
         self.missing_ops: Mapping[str, str] = runner.prepare(ops, lambda message: None)
         self.events: list[dict[str, Any]] = []
         self._folder = folder
@@ -45,7 +46,7 @@ class Trials:
             "point": point,
             "seq_len": 64,
             "device": self.device,
-            "torch_adam": self.device == "cpu",
+            "torch_adam": self.torch_adam,
             "max_timed_steps": 2,
             "log_path": str(work / "log"),
             "work_dir": str(work),

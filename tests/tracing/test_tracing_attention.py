@@ -47,5 +47,7 @@ def choose(
         ("flash", A100, {"head_dim": 80}),
     ],
 )
-def test_kernel_by_gpu_and_tensors(expected: str, capability: tuple[int, int], options: dict[str, object]) -> None:
+def test_kernel_by_gpu_and_tensors(
+    expected: str, capability: tuple[int, int], options: dict[str, object]
+) -> None:
     assert choose(capability, **options) == expected  # type: ignore[arg-type]

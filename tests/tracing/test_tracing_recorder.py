@@ -61,7 +61,9 @@ def test_large_host_tensors_cost_no_memory() -> None:
         total = copy.norm()
     assert resident_bytes() - before < 256 << 20
     assert float(total) == 0.0
-    assert [s for s, stream in zip(recorder.sizes, recorder.streams, strict=True) if stream == HOST_STREAM][:2] == [
+    assert [s for s, stream in zip(recorder.sizes, recorder.streams, strict=True) if stream == HOST_STREAM][
+        :2
+    ] == [
         4 << 30,
         4 << 30,
     ]
@@ -110,6 +112,8 @@ def test_each_thread_that_multiplies_has_one_workspace(capability: tuple[int, in
 def test_dropout_keeps_a_mask_of_one_byte() -> None:
     recorder = Recorder()
     with recorded(recorder):
-        out, mask = torch.ops.aten.native_dropout(torch.empty(100, dtype=torch.bfloat16, device="meta"), 0.1, True)
+        out, mask = torch.ops.aten.native_dropout(
+            torch.empty(100, dtype=torch.bfloat16, device="meta"), 0.1, True
+        )
     assert (out.dtype, mask.dtype) == (torch.bfloat16, torch.bool)
     assert recorder.sizes[1:3] == [200, 100]

@@ -11,6 +11,9 @@ import torch
 from autotune.models import resolve_model
 from trials.wire import ModelSpec
 
+# Several threads gain nothing on models this small, and lose much where the machine is shared.
+torch.set_num_threads(1)
+
 TINY = ("tiny-llama", "tiny-qwen2", "tiny-gpt2", "tiny-moe")
 
 

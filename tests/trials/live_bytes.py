@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_iter
 
 
 class LiveBytes(TorchDispatchMode):
-    """While it is entered, every storage an operator makes counts until it is freed; `peak` is the most at once."""
+    """While entered, each storage an operator makes counts until it is freed; `peak` is the most at once."""
 
     def __init__(self) -> None:
         super().__init__()

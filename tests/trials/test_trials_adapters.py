@@ -13,19 +13,21 @@ from trials.model_build import DTYPES, InvalidPoint, build_model
 from trials.wire import ModelSpec, Point, Precision, Quantization
 
 CPU = torch.device("cpu")
-# Every linear layer but the head; the experts of a mixture are one tensor each, no linear layers.
+# Every linear layer but the head. The experts of a mixture are one tensor; peft adapts them, and the router,
+# by the names they had as linear layers.
 ALL_LINEAR = {
     "tiny-llama": ("down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"),
     "tiny-qwen2": ("down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"),
     "tiny-gpt2": ("c_attn", "c_fc", "c_proj"),
-    "tiny-moe": ("k_proj", "o_proj", "q_proj", "v_proj"),
+    "tiny-moe": ("gate", "k_proj", "o_proj", "q_proj", "v_proj", "w1", "w2", "w3"),
 }
 # Of one layer: in + out of each adapted matrix, summed, times the rank; times the layers.
 ELEMENTS_PER_RANK = {
     "tiny-llama": 4 * (2 * (256 + 256) + 2 * (256 + 128) + 3 * (256 + 704)),
     "tiny-qwen2": 6 * (2 * (256 + 256) + 2 * (256 + 128) + 3 * (256 + 768)),
     "tiny-gpt2": 4 * ((256 + 768) + (256 + 256) + 2 * (256 + 1024)),
-    "tiny-moe": 4 * (2 * (256 + 256) + 2 * (256 + 128)),
+    # Attention, router, and for each of 8 experts w2 and the fused w1 and w3, which get twice the rank.
+    "tiny-moe": 4 * (2 * (256 + 256) + 2 * (256 + 128) + (256 + 8) + 8 * ((128 + 256) + 2 * (256 + 256))),
 }
 
 
@@ -38,7 +40,7 @@ def adapted(name: str, targets: Any = None, **values: Any) -> Any:
 @pytest.mark.parametrize("name", ALL_LINEAR)
 def test_every_linear_layer_but_the_head_is_adapted(name: str, rank: int) -> None:
     model = adapted(name, lora_rank=rank)
-    assert resolved_targets(model) == ALL_LINEAR[name]
+    assert resolved_targets(model, None) == ALL_LINEAR[name]
     assert sum(p.numel() for p in trainable(model)) == rank * ELEMENTS_PER_RANK[name]
     names = [n for n, p in model.named_parameters() if p.requires_grad]
     assert all("lora_A" in n or "lora_B" in n for n in names)
@@ -72,7 +74,7 @@ def test_fresh_adapters_leave_the_model_as_it_is() -> None:
 
 def test_the_users_targets_are_the_only_ones() -> None:
     model = adapted("tiny-llama", ("q_proj", "v_proj"))
-    assert resolved_targets(model) == ("q_proj", "v_proj")
+    assert resolved_targets(model, ("v_proj", "q_proj")) == ("q_proj", "v_proj")
     assert sum(p.numel() for p in trainable(model)) == 8 * 4 * ((256 + 256) + (256 + 128))
 
 
@@ -81,11 +83,31 @@ def test_a_target_that_the_model_lacks_is_refused_by_name() -> None:
         adapted("tiny-llama", ("nosuch_proj",))
 
 
-def test_resolved_targets_make_the_same_adapters_again() -> None:
-    for name in ALL_LINEAR:
-        first = adapted(name)
-        again = adapted(name, resolved_targets(first))
-        assert {n for n, _ in first.named_parameters()} == {n for n, _ in again.named_parameters()}
+def shapes(model: Any) -> dict[str, tuple[int, ...]]:
+    return {n: tuple(p.shape) for n, p in model.named_parameters() if p.requires_grad}
+
+
+@pytest.mark.parametrize("targets", [None, ("layers.0.self_attn.q_proj", "o_proj")], ids=["all", "some"])
+@pytest.mark.parametrize("name", ["tiny-llama", "tiny-moe"])
+def test_resolved_targets_make_the_same_adapters_again(name: str, targets: Any) -> None:
+    first = adapted(name, targets)
+    again = adapted(name, resolved_targets(first, targets))
+    assert shapes(first) == shapes(again)
+
+
+def test_a_name_that_would_widen_the_choice_is_given_in_full() -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import PretrainedConfig
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.config = PretrainedConfig()
+            self.attention = torch.nn.ModuleDict({"proj": torch.nn.Linear(4, 4)})
+            self.image = torch.nn.ModuleDict({"proj": torch.nn.Conv2d(1, 4, 2)})
+
+    config: Any = LoraConfig(r=2, target_modules=["attention.proj"])
+    assert resolved_targets(get_peft_model(Model(), config), None) == ("attention.proj",)
 
 
 def test_tied_weights_stay_tied_and_frozen(tiny: ModelSpec) -> None:

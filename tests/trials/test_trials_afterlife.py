@@ -67,7 +67,9 @@ def test_dying_far_from_the_limit_is_a_crash(spec: TrialSpec, number: int) -> No
 
 
 def test_dying_far_from_the_limit_with_bad_alloc_as_last_words_is_an_out_of_memory(spec: TrialSpec) -> None:
-    Path(spec.log_path).write_text("loading\nterminate called after throwing an instance of 'std::bad_alloc'\n")
+    Path(spec.log_path).write_text(
+        "loading\nterminate called after throwing an instance of 'std::bad_alloc'\n"
+    )
     # One large request can be refused while little is held.
     result = result_of_death(spec, death(status_after(signal.SIGABRT), data=BUDGET // 10))
     assert result.outcome is Outcome.OOM
@@ -80,7 +82,9 @@ def test_without_a_limit_or_on_a_gpu_a_segmentation_fault_is_a_crash(spec: Trial
         assert result.outcome is Outcome.CRASH
 
 
-def test_a_sigkill_nobody_here_sent_is_the_systems_where_the_trial_held_most_of_the_memory(spec: TrialSpec) -> None:
+def test_a_sigkill_nobody_here_sent_is_the_systems_where_the_trial_held_most_of_the_memory(
+    spec: TrialSpec,
+) -> None:
     status = status_after(signal.SIGKILL)
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert result_of_death(spec, death(status, resident=int(0.8 * physical))).outcome is Outcome.HOST_OOM

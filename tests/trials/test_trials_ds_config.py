@@ -14,9 +14,13 @@ MANY = 7_000_000_000
 
 def config_of(trainable: int = 5_000_000, largest: int = 1_000_000, **values: Any) -> dict[str, Any]:
     settings = {
-        key: values.pop(key) for key in ("processes", "nvme_path", "torch_adam", "gradient_clipping") if key in values
+        key: values.pop(key)
+        for key in ("processes", "nvme_path", "torch_adam", "gradient_clipping")
+        if key in values
     }
-    return deepspeed_config(Point(**values), trainable_parameters=trainable, largest_parameter=largest, **settings)
+    return deepspeed_config(
+        Point(**values), trainable_parameters=trainable, largest_parameter=largest, **settings
+    )
 
 
 def test_batch_sizes_multiply_to_the_train_batch() -> None:
@@ -96,7 +100,9 @@ def test_nvme_offload_goes_to_the_given_folder() -> None:
     optimizer = config_of(zero_stage=3, offload="nvme_optimizer", nvme_path="/nvme")["zero_optimization"]
     assert optimizer["offload_optimizer"] == {"device": "nvme", "pin_memory": True, "nvme_path": "/nvme"}
     assert "offload_param" not in optimizer
-    both = config_of(zero_stage=3, offload="nvme_optimizer+parameters", nvme_path="/nvme")["zero_optimization"]
+    both = config_of(zero_stage=3, offload="nvme_optimizer+parameters", nvme_path="/nvme")[
+        "zero_optimization"
+    ]
     assert both["offload_param"]["nvme_path"] == both["offload_optimizer"]["nvme_path"] == "/nvme"
 
 
@@ -118,7 +124,10 @@ def test_adamw_is_deepspeeds_unless_torchs_is_asked_for() -> None:
     assert "torch_adam" not in config_of()["optimizer"]["params"]
     assert config_of(torch_adam=True)["optimizer"]["params"]["torch_adam"] is True
     # With offload DeepSpeed's CPU Adam runs: torch's there would be many times slower.
-    assert "torch_adam" not in config_of(torch_adam=True, zero_stage=2, offload="optimizer")["optimizer"]["params"]
+    assert (
+        "torch_adam"
+        not in config_of(torch_adam=True, zero_stage=2, offload="optimizer")["optimizer"]["params"]
+    )
 
 
 @pytest.mark.parametrize("optimizer", ["adamw8bit", "paged_adamw8bit"])

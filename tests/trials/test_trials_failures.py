@@ -1,4 +1,4 @@
-"""What an exception means: real refusals where this machine can make them, the libraries' own words where not."""
+"""What an exception means: real refusals where this machine can make them, elsewhere the libraries' words."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from trials.wire import Outcome
 
 # As torch 2.11's CUDACachingAllocator writes them: under a cap, and on a card that is itself full.
 CAPPED = (
-    "CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 139.80 GiB of which 117.00 GiB is "
-    "free. 22.00 GiB allowed; Of the allocated memory 21.25 GiB is allocated by PyTorch, and 256.00 MiB is reserved by "
-    "PyTorch but unallocated."
+    "CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 139.80 GiB of which "
+    "117.00 GiB is free. 22.00 GiB allowed; Of the allocated memory 21.25 GiB is allocated by PyTorch, and "
+    "256.00 MiB is reserved by PyTorch but unallocated."
 )
 FULL_CARD = (
-    "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.65 GiB of which 12.69 MiB is "
-    "free. Including non-PyTorch memory, this process has 23.62 GiB memory in use. Of the allocated memory 22.90 GiB "
-    "is allocated by PyTorch, and 210.13 MiB is reserved by PyTorch but unallocated."
+    "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.65 GiB of which "
+    "12.69 MiB is free. Including non-PyTorch memory, this process has 23.62 GiB memory in use. Of the "
+    "allocated memory 22.90 GiB is allocated by PyTorch, and 210.13 MiB is reserved by PyTorch but unallocated."
 )
 
 
@@ -51,10 +51,10 @@ def test_a_full_card_tells_only_what_was_asked() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other call",
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
-        "NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:317, unhandled cuda error, NCCL version 2.27.5\n"
+        "NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:317, unhandled cuda error\n"
         "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
         "Triton Error [CUDA]: out of memory",
     ],

@@ -12,7 +12,7 @@ from trials.interval import median_interval, relative_half_width
 @pytest.mark.parametrize(
     ("n", "low_rank", "high_rank"),
     [
-        # Lower and upper order statistic of the 95 % interval of a median, as tables of the binomial give them:
+        # Lower and upper order statistic of the 95 % interval of a median, from tables of the binomial:
         # coverage 96.9 % (6), 98.4 % (7), 99.2 % (8), 96.1 % (9), 96.5 % (15), 95.9 % (20), 95.7 % (25).
         (6, 1, 6),
         (7, 1, 7),

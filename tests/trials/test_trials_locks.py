@@ -34,7 +34,9 @@ def test_a_lock_nobody_holds_is_removed_and_everything_else_stays(tmp_path: Path
 def test_a_lock_that_a_living_process_holds_is_left_until_it_dies(tmp_path: Path) -> None:
     lock = lock_of(tmp_path, "cpu_adam", 60)
     # torch's FileBaton keeps its lock open in this way.
-    program = f"import os, time; os.open({str(lock)!r}, os.O_RDONLY); print('held', flush=True); time.sleep(60)"
+    program = (
+        f"import os, time; os.open({str(lock)!r}, os.O_RDONLY); print('held', flush=True); time.sleep(60)"
+    )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None and owner.stdout.readline() == "held\n"
         assert remove_stale_locks(tmp_path) == []

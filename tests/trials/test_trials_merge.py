@@ -35,15 +35,30 @@ def test_the_process_that_explains_the_end_speaks_for_all(first: Outcome, second
 
 
 def test_the_reason_counts_more_than_that_a_peer_died() -> None:
-    waiting, reason = result(Outcome.CRASH, message=PEER_FAILED), result(Outcome.CRASH, message="died of SIGILL")
+    waiting, reason = (
+        result(Outcome.CRASH, message=PEER_FAILED),
+        result(Outcome.CRASH, message="died of SIGILL"),
+    )
     assert merge([waiting, reason]).message == merge([reason, waiting]).message == "died of SIGILL"
 
 
 def test_device_memory_is_the_largest_and_host_memory_the_sum() -> None:
     merged = merge(
         [
-            result(Outcome.OK, peak_allocated_bytes=5, device_bytes=9, required_device_bytes=6, host_peak_bytes=100),
-            result(Outcome.OK, peak_allocated_bytes=7, device_bytes=8, required_device_bytes=8, host_peak_bytes=50),
+            result(
+                Outcome.OK,
+                peak_allocated_bytes=5,
+                device_bytes=9,
+                required_device_bytes=6,
+                host_peak_bytes=100,
+            ),
+            result(
+                Outcome.OK,
+                peak_allocated_bytes=7,
+                device_bytes=8,
+                required_device_bytes=8,
+                host_peak_bytes=50,
+            ),
         ]
     )
     assert (merged.peak_allocated_bytes, merged.device_bytes, merged.required_device_bytes) == (7, 9, 8)

@@ -272,7 +272,7 @@ class MetaAccelerator(CUDA_Accelerator):  # type: ignore[misc]
 
     def _torch_empty_pinned(self, template: torch.Tensor, shape: Any) -> torch.Tensor:
         out = host_tensor(tuple(shape), template.dtype)
-        self.recorder.track(out, stream=PINNED_STREAM)
+        self.recorder.place(out, PINNED_STREAM)
         return out
 
     def unpin_memory(self, tensor: torch.Tensor) -> None:

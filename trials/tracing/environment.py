@@ -124,11 +124,9 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
 
     build_empty = model_build.empty_model
 
-    def tied_empty_model(*args: Any, **kwargs: Any) -> Any:
-        # Creating parameters on meta one by one takes tied ones apart.
+    def unrecorded_empty_model(*args: Any, **kwargs: Any) -> Any:
         with recorder.unrecorded():
             model = build_empty(*args, **kwargs)
-            model.tie_weights()
         return model
 
     swap = quantize.swap_linears
@@ -139,12 +137,20 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
 
     plain_dropout = torch.nn.functional.dropout
 
-    def dropout(values: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    def dropout(
+        values: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> torch.Tensor:
         # On a GPU `at::dropout` takes the fused kernel, which keeps a mask of one byte an element.
         if values.device.type == "meta" and training and 0.0 < p < 1.0 and not inplace:
             dropped: torch.Tensor = torch.native_dropout(values, p, True)[0]
             return dropped
         return plain_dropout(values, p, training, inplace)
+
+    plain_autocast = torch.autocast
+
+    def autocast(device_type: str, *args: Any, **kwargs: Any) -> Any:
+        # Autocast knows no meta device; it is off in every trial.
+        return plain_autocast("cpu" if device_type == "meta" else device_type, *args, **kwargs)
 
     attention = attention_for(GpuKernels.of(capability))
     replaced: dict[tuple[Any, str], Any] = {
@@ -154,13 +160,14 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
         (partition_parameters, "_orig_torch_tensor"): recorded_tensor,
         (torch.nn.functional, "scaled_dot_product_attention"): attention,
         (torch.nn.functional, "dropout"): dropout,
+        (torch, "autocast"): autocast,
         # ZeRO-3 replaces it for good.
         (torch.nn.functional, "linear"): torch.nn.functional.linear,
         # No real stream stands behind a meta tensor.
         (torch.Tensor, "record_stream"): lambda *_: None,
-        (model_build, "empty_model"): tied_empty_model,
+        (model_build, "empty_model"): unrecorded_empty_model,
         (quantize, "swap_linears"): shapes_swapped,
-        (trial, "empty_model"): tied_empty_model,
+        (trial, "empty_model"): unrecorded_empty_model,
         # torch's own AdamW works on lists of tensors on a GPU.
         (optimizer, "_get_foreach_kernels_supported_devices"): lambda: ["cuda", "meta"],
         # It reads a value to see whether sequences are packed; ours never are.

@@ -168,7 +168,7 @@ def performed(recorder: Recorder) -> Iterator[None]:
 
     def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> torch.Tensor:
         out = host_tensor(shape, dtype)
-        recorder.track(out, stream=MANAGED_STREAM)
+        recorder.place(out, MANAGED_STREAM)
         out.is_paged = True
         return out
 

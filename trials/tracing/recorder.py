@@ -44,12 +44,16 @@ class Recorder:
         self.sizes: list[int] = []
         self.streams: list[int] = []
         self.kinds: list[int] = []
+        self.origins: list[int] = []
+        self.handed: list[int] = []
         self.markers: list[str] = []
         self.categories: list[str] = []
         self._category_index: dict[str, int] = {}
         self.stream = 0
         self.category = self.category_index("other")
         self.in_backward = False
+        self.in_model = False
+        self.engine_category = -1
         self._next = 1
         self._live: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         self._event_of: dict[int, int] = {}
@@ -106,6 +110,7 @@ class Recorder:
         self.sizes.append(len(self.markers))
         self.streams.append(0)
         self.kinds.append(0)
+        self.origins.append(0)
         self.markers.append(name)
 
     def allocate(self, size_bytes: int, *, stream: int | None = None, category: int | None = None) -> int:
@@ -116,9 +121,11 @@ class Recorder:
         self.ids.append(ident)
         self.sizes.append(size_bytes)
         self.streams.append(self.stream if stream is None else stream)
+        model_runs = self.in_model
         if category is None:
             category = self.label(size_bytes) if self.label is not None else self.category
         self.kinds.append(category)
+        self.origins.append(int(model_runs and category != self.engine_category))
         return ident
 
     def free(self, ident: int) -> None:
@@ -127,6 +134,7 @@ class Recorder:
         self.sizes.append(0)
         self.streams.append(0)
         self.kinds.append(0)
+        self.origins.append(0)
 
     @contextmanager
     def scratch(self, *sizes_bytes: int, category: str = "kernel scratch") -> Iterator[None]:
@@ -157,8 +165,16 @@ class Recorder:
             return
         self._follow(storage, key, self.allocate(nbytes, stream=stream), nbytes)
 
+    def place(self, tensor: torch.Tensor, stream: int) -> None:
+        """Say that a host tensor is pinned, or managed, memory."""
+        self.track(tensor, stream=stream)
+        entry = self._live.get(tensor.untyped_storage()._cdata)
+        if entry is not None:
+            self.streams[self._event_of[entry[1]]] = stream
+
     def _follow(self, storage: Any, key: int, ident: int, nbytes: int) -> None:
-        live, ids, sizes, streams, kinds = self._live, self.ids, self.sizes, self.streams, self.kinds
+        live, ids, sizes, streams = self._live, self.ids, self.sizes, self.streams
+        kinds, origins = self.kinds, self.origins
 
         def ended(_: Any) -> None:
             live.pop(key, None)
@@ -166,6 +182,7 @@ class Recorder:
             sizes.append(0)
             streams.append(0)
             kinds.append(0)
+            origins.append(0)
 
         live[key] = (weakref.ref(storage, ended), ident, nbytes)
 
@@ -180,6 +197,12 @@ class Recorder:
         entry = self._live.get(tensor.untyped_storage()._cdata)
         if entry is not None:
             self.kinds[self._event_of[entry[1]]] = self.category_index(name)
+
+    def hand_over(self, tensor: torch.Tensor, index: int) -> None:
+        """A gradient arrives at its parameter: from here on DeepSpeed decides how long it lives."""
+        entry = self._live.get(tensor.untyped_storage()._cdata)
+        self.mark(f"grad {index}")
+        self.handed.append(entry[1] if entry is not None else 0)
 
     def is_live(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor's storage is in the log."""
@@ -276,6 +299,8 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
             return self._host_factory(func, args, kwargs)
         if func is aten.copy_.default and on_host and (on_meta or large > LARGE_HOST_ELEMENTS):
             # A copy between the device and the host, or between two areas that hold nothing.
+            if on_meta:
+                self._convert_on_the_way(args, kwargs)
             return args[0]
         if target is not None and (on_meta or on_host) and (target == "cpu") != on_host:
             return self._cross(func, args, kwargs, target)
@@ -285,13 +310,29 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
             kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"}
         return func(*args, **kwargs)
 
+    def _convert_on_the_way(self, args: Any, kwargs: Any) -> None:
+        """The temporary of a copy between devices that changes the precision (`copy_kernel_cuda`).
+
+        It is converted on the GPU if the copy does not block, else on the host, before or after the transfer.
+        """
+        target, source = args[0], args[1]
+        if target.dtype == source.dtype:
+            return
+        non_blocking = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
+        converting = "meta" if non_blocking else "cpu"
+        dtype = target.dtype if source.device.type == converting else source.dtype
+        recorder = self.recorder
+        stream = recorder.stream if converting == "meta" else HOST_STREAM
+        with recorder.on_stream(stream), recorder.scratch(target.numel() * dtype.itemsize):
+            pass
+
     def _host_factory(self, func: Any, args: Any, kwargs: Any) -> Any:
         meta = func(*args, **{**kwargs, "device": "meta", "pin_memory": False})
         if meta.numel() <= LARGE_HOST_ELEMENTS:
             return func(*args, **{**kwargs, "pin_memory": False})
         out = host_tensor(meta.shape, meta.dtype)
         if kwargs.get("pin_memory"):
-            self.recorder.track(out, stream=PINNED_STREAM)
+            self.recorder.place(out, PINNED_STREAM)
         return out
 
     def _cross(self, func: Any, args: Any, kwargs: Any, target: str) -> Any:
@@ -316,6 +357,8 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
         shadow = func(
             *self._to_meta(args), **({**kwargs, "device": "meta"} if "device" in kwargs else kwargs)
         )
+        if shadow is None:
+            return None
         if isinstance(shadow, torch.Tensor):
             return host_tensor(shadow.shape, shadow.dtype)
         return type(shadow)(

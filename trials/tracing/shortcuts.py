@@ -1,7 +1,7 @@
-"""Elementwise operations on `meta` tensors without their slow shape rules, which PyTorch computes in Python.
+"""Elementwise operations on `meta` tensors without PyTorch's slow shape rules, which are Python.
 
-Only what is plain: contiguous operands of one precision, the first of the result's shape. Everything else takes
-PyTorch's own way.
+Only what is plain: contiguous operands of one precision, the first of the result's shape. Everything else
+takes PyTorch's own way.
 """
 
 from __future__ import annotations
@@ -99,5 +99,6 @@ def _joins(first: torch.Tensor, other: torch.Tensor) -> bool:
     if other.dtype != first.dtype or not _plain(other) or other.dim() > first.dim():
         return False
     return all(
-        extent in (1, whole) for extent, whole in zip(reversed(other.shape), reversed(first.shape), strict=False)
+        extent in (1, whole)
+        for extent, whole in zip(reversed(other.shape), reversed(first.shape), strict=False)
     )

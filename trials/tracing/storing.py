@@ -28,6 +28,8 @@ def write_trace(trace: Trace, path: str) -> None:
         sizes=trace.sizes,
         streams=trace.streams,
         kinds=trace.kinds,
+        origins=trace.origins,
+        handed=trace.handed,
         about=np.frombuffer(about.encode(), dtype=np.uint8),
     )
     Path(temporary).replace(path)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import gc
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +35,8 @@ class Trace:
         sizes: int64 bytes; of a marker, the index into `markers`.
         streams: int8; 0 the default stream, larger ones CUDA streams, negative ones host memory.
         kinds: int16, index into `categories`.
+        origins: int8; 1 for what the model's own operations allocate, 0 for loading and DeepSpeed.
+        handed: int32; for each "grad" marker, the block of the gradient that arrives.
         markers: "phase NAME" where a phase begins, "empty_cache".
         categories: what allocations are for.
         trainable_parameters: elements that receive gradients.
@@ -45,6 +47,8 @@ class Trace:
     sizes: Any
     streams: Any
     kinds: Any
+    origins: Any
+    handed: Any
     markers: tuple[str, ...]
     categories: tuple[str, ...]
     trainable_parameters: int
@@ -70,6 +74,7 @@ class _TracedStepper(Stepper):
         was_backward = recorder.in_backward
         self._phase = value
         recorder.in_backward = value is Phase.BACKWARD
+        recorder.in_model = value in (Phase.FORWARD, Phase.BACKWARD)
         if was_backward and not recorder.in_backward:
             labels.relabel_gradients(recorder, self._parameters)
             labels.relabel_engine(recorder, self._engine)
@@ -125,7 +130,6 @@ def trace(
         processes=processes,
         gradient_clipping=gradient_clipping,
         torch_adam=torch_adam,
-        nvme_path=tempfile.gettempdir() if point.offload.startswith("nvme_") else None,
         log_path="",
         work_dir="",
     )
@@ -139,6 +143,8 @@ def trace(
         sizes=np.asarray(recorder.sizes, dtype=np.int64),
         streams=np.asarray(recorder.streams, dtype=np.int8),
         kinds=np.asarray(recorder.kinds, dtype=np.int16),
+        origins=np.asarray(recorder.origins, dtype=np.int8),
+        handed=np.asarray(recorder.handed, dtype=np.int32),
         markers=tuple(recorder.markers),
         categories=tuple(recorder.categories),
         trainable_parameters=facts["trainable_parameters"],
@@ -166,6 +172,9 @@ def _perform(
             model, parameters, config = trial._load(device)
         facts.update(trial._facts)
         labels.relabel_model(recorder, model)
+        if point.zero_stage < 3:
+            for index, parameter in enumerate(parameters):
+                parameter.register_hook(functools.partial(_arrived, recorder, index))
         recorder.mark(f"phase {Phase.START}")
         with recorder.labelled(labels.BUCKETS):
             engine = start_engine(model, point, parameters, config)
@@ -175,7 +184,8 @@ def _perform(
         labeller = labels.Labeller(recorder, vocabulary)
         labeller.expect_logits(point.micro_batch_size * spec.seq_len)
         recorder.label = labeller
-        recorder.category = recorder.category_index(labels.BUCKETS)
+        recorder.engine_category = recorder.category_index(labels.BUCKETS)
+        recorder.category = recorder.category_index(labels.INPUTS)
         stack.enter_context(labeller.following())
         batches = SyntheticBatches(vocabulary, spec.seq_len, device, spec.seed)
         stepper = _TracedStepper(recorder, labeller, engine, spec, batches, _NoMemory(), lambda _: None)
@@ -186,10 +196,12 @@ def _perform(
             stepper.step(accumulation)
             labels.relabel_engine(recorder, engine)
         recorder.mark(f"phase {Phase.EVALUATION}")
+        recorder.in_model = True
         engine.eval()
         with torch.no_grad():
             float(engine(**batches.next(point.micro_batch_size)).loss)
         engine.train()
+        recorder.in_model = False
         recorder.mark(f"phase {Phase.SAVING}")
         recorder.mark("end")
         recorder.paused += 1
@@ -200,5 +212,9 @@ def _perform(
         cut = len(recorder.ids)
         recorder.paused -= 1
     del trial
-    for events in (recorder.ids, recorder.sizes, recorder.streams, recorder.kinds):
+    for events in (recorder.ids, recorder.sizes, recorder.streams, recorder.kinds, recorder.origins):
         del events[cut:]
+
+
+def _arrived(recorder: Recorder, index: int, gradient: torch.Tensor) -> None:
+    recorder.hand_over(gradient, index)

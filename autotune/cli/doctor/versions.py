@@ -9,22 +9,24 @@ from importlib.metadata import PackageNotFoundError, version
 from packaging.version import Version
 
 from autotune.cli.doctor.check import Check
+from autotune.prediction.checked import CHECKED
 
-# Tested by this release, on the CPU and on an H200. Memory depends on the internals of all of these.
+# Tested by this release, on the CPU and on an H200. Memory depends on the internals of those that
+# prediction was checked with.
 TESTED = {
-    "torch": ("2.11.0", "2.13.0"),
-    "transformers": ("5.17.0",),
-    "deepspeed": ("0.19.8",),
-    "peft": ("0.21.2",),
+    **{name: CHECKED[name] for name in ("torch", "transformers", "deepspeed", "peft")},
     "accelerate": ("1.15.0",),
     "optuna": ("5.0.0",),
 }
 OPTIONAL_TESTED = {
     "bitsandbytes": (
-        ("0.50.2",),
+        CHECKED["bitsandbytes"],
         "pip install bitsandbytes: without it no NF4, int8 or 8-bit optimizer is tried",
     ),
-    "liger-kernel": (("0.8.5",), "pip install liger-kernel: its fused loss saves much memory on a GPU"),
+    "liger-kernel": (
+        CHECKED["liger-kernel"],
+        "pip install liger-kernel: its fused loss saves much memory on a GPU",
+    ),
 }
 
 

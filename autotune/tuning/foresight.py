@@ -1,0 +1,273 @@
+"""What is predicted of a study's points on this machine, and which of them are therefore never launched.
+
+The whole space is predicted from shared traces, which is fast and right to about a percent of what is needed;
+whatever comes close to the budget is decided by a trace and a replay of its own before it is launched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from autotune.errors import AutotuneError
+from autotune.planning.outlook import Budgets, Outlook, broken_limit
+from autotune.prediction import Prediction, PredictionUnavailable
+from autotune.sizes import format_size
+from autotune.tuning.adjusting import adjusted, least_device_bytes
+from autotune.tuning.comparison import recorded
+from trials.wire import ModelSpec, Point
+
+if TYPE_CHECKING:
+    from autotune.planning.speed import Rates
+    from autotune.prediction import Predictor
+    from autotune.running import OutsideShare
+    from autotune.tuning.corrections import Corrections
+
+# Closer to the budget than this, a point's own trace decides.
+NEAR_SHARE = 0.95
+# So many points, as different as there are, say whether anything of a model can be predicted at all.
+PROBES = 4
+
+Verdict = Literal["fits", "near", "device", "host"]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What is predicted: for which training, on which machine.
+
+    Attributes:
+        model: what is trained.
+        seq_len: tokens per sequence.
+        lora_targets: adapted modules; None for all linear layers except the head.
+        processes: data-parallel processes.
+        budgets: of one process.
+        rates: the GPU's, for a rough speed.
+    """
+
+    model: ModelSpec
+    seq_len: int
+    lora_targets: tuple[str, ...] | None
+    processes: int
+    budgets: Budgets
+    rates: Rates
+
+
+class Foresight:
+    """The predictions of a study's points, with what is known of this machine.
+
+    Args:
+        about: what is predicted.
+        predictor: makes predictions; its owner closes it.
+        outside: the machine's shares outside the allocator, which may grow while trials run.
+        corrections: what trials taught about predictions.
+        say: told what takes time and what cannot be predicted.
+    """
+
+    def __init__(
+        self,
+        about: Foreseen,
+        predictor: Predictor,
+        outside: OutsideShare,
+        corrections: Corrections,
+        say: Say,
+    ) -> None:
+        self.about = about
+        self.predictor = predictor
+        self.corrections = corrections
+        self.outside = outside
+        self._say = say
+        self._made: dict[Point, Prediction] = {}
+        self._looked_at: dict[Point, None] = {}
+        self._undecidable: set[Point] = set()
+        self._verdicts: dict[Point, Verdict] = {}
+        self._known: tuple[object, ...] = ()
+
+    def look(self, points: Sequence[Point]) -> None:
+        """Predict the points that were not looked at before.
+
+        Raises:
+            PredictionUnavailable: none of them can be predicted.
+        """
+        new = [point for point in points if point not in self._looked_at]
+        if not new:
+            return
+        began = time.monotonic()
+        self._say(f"predicting the memory of {len(new):,} configurations ...")
+        self._require_any(new)
+        reasons: Counter[str] = Counter()
+        for point, found in zip(new, self._predicted(new), strict=True):
+            self.know(point, found if isinstance(found, Prediction) else None)
+            if not isinstance(found, Prediction):
+                reasons[found.error] += 1
+        if reasons and len(new) == reasons.total():
+            raise PredictionUnavailable(reasons.most_common(1)[0][0])
+        seconds = time.monotonic() - began
+        out = sum(self.verdict(point) in ("device", "host") for point in new)
+        self._say(
+            f"predicted in {seconds:.0f} s: {out:,} of {len(new):,} do not fit and will not be launched"
+        )
+        if reasons:
+            reason, _ = reasons.most_common(1)[0]
+            self._say(
+                f"{reasons.total():,} configurations cannot be predicted and are tried like any other: "
+                f"{reason}"
+            )
+
+    def know(self, point: Point, prediction: Prediction | None) -> None:
+        """Take a point's prediction; None: there can be none."""
+        self._looked_at[point] = None
+        if prediction is not None:
+            self._made[point] = prediction
+        self._verdicts.pop(point, None)
+
+    def outlook(self, point: Point) -> Outlook | None:
+        """The point's prediction for this machine against the budgets; None where there is none."""
+        made = self._made.get(point)
+        if made is None:
+            return None
+        prediction = self.adjust(point, made)
+        return Outlook(point, prediction, broken_limit(prediction, self.about.budgets))
+
+    def adjust(self, point: Point, prediction: Prediction) -> Prediction:
+        """A prediction with this machine's share outside the allocator and what its trials taught."""
+        deltas = self.corrections.deltas(point, prediction.phase_peak_allocated_bytes)
+        return adjusted(prediction, self.outside.bytes_for(point), deltas)
+
+    def verdict(self, point: Point) -> Verdict | None:
+        """Whether a point fits, comes so near that its own trace has to decide, or which limit it breaks.
+
+        None where nothing is predicted of it.
+        """
+        known = (self.corrections.version, self.outside.known)
+        if known != self._known:
+            # What was learned since moves every point.
+            self._verdicts.clear()
+            self._known = known
+        if point not in self._verdicts:
+            outlook = self.outlook(point)
+            if outlook is None:
+                return None
+            self._verdicts[point] = self._verdict(outlook)
+        return self._verdicts[point]
+
+    def may_fit(self, point: Point) -> bool:
+        """Whether a point is worth a launch, as far as is known."""
+        return self.verdict(point) not in ("device", "host")
+
+    def decide(self, point: Point) -> bool:
+        """Whether a point is to be launched: one that is near a limit is predicted by its own trace first."""
+        if self.verdict(point) == "near":
+            self.exact(point)
+        return self.may_fit(point)
+
+    def exact(self, point: Point) -> None:
+        """Replace a point's prediction by that of its own trace, where that can be made."""
+        made = self._made.get(point)
+        if made is None or made.exact or point in self._undecidable:
+            return
+        about = self.about
+        try:
+            self._made[point] = self.predictor.predict(
+                about.model,
+                about.seq_len,
+                point,
+                lora_targets=about.lora_targets,
+                processes=about.processes,
+                exact=True,
+            )
+        except (AutotuneError, OSError):
+            # The shared traces' figure is all there is; the allocator's cap decides.
+            self._undecidable.add(point)
+        self._verdicts.pop(point, None)
+
+    def made(self, point: Point) -> Prediction | None:
+        """A point's prediction as it was made, without anything this machine adds."""
+        return self._made.get(point)
+
+    def recorded(self, point: Point) -> dict[str, Any] | None:
+        """A point's prediction as its trial keeps it."""
+        made, outlook = self._made.get(point), self.outlook(point)
+        if made is None or outlook is None:
+            return None
+        deltas = self.corrections.deltas(point, made.phase_peak_allocated_bytes)
+        return recorded(outlook.prediction, deltas)
+
+    def skipped(self, measured: Collection[Point]) -> int:
+        """How many of the points looked at are not launched because of their prediction."""
+        return sum(not self.may_fit(point) for point in self._looked_at if point not in measured)
+
+    def is_host_limited(self) -> bool:
+        """Whether host memory keeps some point from being launched."""
+        return any(self.verdict(point) == "host" for point in self._looked_at)
+
+    def outlooks(self, points: Iterable[Point]) -> list[Outlook]:
+        """The outlooks of those points that are predicted, with a rough speed."""
+        from autotune.planning.speed import estimated_tokens_per_second
+
+        about, found = self.about, []
+        for point in points:
+            outlook = self.outlook(point)
+            if outlook is None:
+                continue
+            speed = estimated_tokens_per_second(
+                about.model,
+                about.seq_len,
+                point,
+                total_parameters=outlook.prediction.total_parameters,
+                trainable_parameters=outlook.prediction.trainable_parameters,
+                rates=about.rates,
+                processes=about.processes,
+            )
+            found.append(Outlook(point, outlook.prediction, outlook.limit, speed))
+        return found
+
+    def excluded_by_corrections(self) -> int:
+        """How many points would be launched, had no trial shown that they need more than was predicted."""
+        count = 0
+        for point, made in self._made.items():
+            if self.may_fit(point):
+                continue
+            plain = adjusted(made, self.outside.bytes_for(point), {})
+            outlook = Outlook(point, plain, broken_limit(plain, self.about.budgets))
+            count += self._verdict(outlook) not in ("device", "host")
+        return count
+
+    def _verdict(self, outlook: Outlook) -> Verdict:
+        budget, prediction = self.about.budgets.device_bytes, outlook.prediction
+        if outlook.limit == "host" or budget is None:
+            return outlook.limit or "fits"
+        decided = prediction.exact or outlook.point in self._undecidable
+        if outlook.limit == "device":
+            # What is allocated is exact in shared traces too; how much more is needed is their estimate.
+            return "device" if prediction.exact or least_device_bytes(prediction) > budget else "near"
+        if not decided and prediction.required_device_bytes > NEAR_SHARE * budget:
+            return "near"
+        return "fits"
+
+    def _require_any(self, points: Sequence[Point]) -> None:
+        """Raises where a few different points all fail: a broken worker would fail thousands, one by one."""
+        kinds = {(p.attention, p.quantization, p.precision, p.liger_kernel): p for p in reversed(points)}
+        probes = list(kinds.values())[:PROBES]
+        failures = [found for found in self._predicted(probes) if not isinstance(found, Prediction)]
+        if len(failures) == len(probes):
+            raise PredictionUnavailable(failures[0].error)
+
+    def _predicted(self, points: Sequence[Point]) -> Iterable[Any]:
+        about = self.about
+        return self.predictor.predict_many(
+            about.model,
+            about.seq_len,
+            points,
+            lora_targets=about.lora_targets,
+            processes=about.processes,
+        )
+
+
+def foreseen_words(outlook: Outlook, budgets: Budgets) -> str:
+    """`22.1 of 24.0 GiB`: what a point is predicted to need."""
+    needed = format_size(outlook.prediction.required_device_bytes)
+    return needed if budgets.device_bytes is None else f"{needed} of {format_size(budgets.device_bytes)}"

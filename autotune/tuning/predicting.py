@@ -1,0 +1,82 @@
+"""What a tuning needs for its predictions: the right GPU, the machine's figures, the tracing processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.planning.speed import Rates
+    from autotune.running import Machine
+    from autotune.tuning.foresight import Foresight
+    from autotune.tuning.observer import Observer
+    from autotune.tuning.readiness import Ready
+
+MACHINE_FILE = "machine.json"
+
+
+@contextmanager
+def foresight_of(ready: Ready, data_folder: Path, observer: Observer) -> Iterator[Foresight | None]:
+    """The predictions for what is ready to be tuned; None on the CPU, whose budget counts other things.
+
+    Args:
+        ready: what will be tuned, and the machine's figures.
+        data_folder: where what trials taught is kept.
+        observer: told what takes time.
+    """
+    task = ready.task
+    if task.device == "cpu":
+        yield None
+        return
+    from autotune.planning.outlook import Budgets
+    from autotune.prediction import Predictor
+    from autotune.prediction.checked import version_warning
+    from autotune.running.kept_json import KeptJson
+    from autotune.tuning.corrections import Corrections
+    from autotune.tuning.foresight import Foreseen, Foresight
+
+    warning = version_warning(task.machine.versions)
+    if warning:
+        observer.say(f"warning: {warning}")
+    about = Foreseen(
+        model=task.model,
+        seq_len=task.seq_len,
+        lora_targets=task.request.lora_targets,
+        processes=task.request.gpus,
+        budgets=Budgets(task.budget.size_bytes, task.host_budget_bytes // task.request.gpus),
+        rates=rates_of_machine(task.machine),
+    )
+    corrections = Corrections(
+        KeptJson(data_folder / MACHINE_FILE),
+        corrections_key(task.machine, str(task.model.config.get("model_type"))),
+        task.inputs.model_digest,
+    )
+    with Predictor(gpu=capability_of(task.machine), torch_adam=ready.torch_adam) as predictor:
+        yield Foresight(about, predictor, ready.outside, corrections, observer.say)
+
+
+def capability_of(machine: Machine) -> str:
+    """The GPU as a `Predictor` takes it: `9.0`."""
+    assert machine.compute_capability is not None, "there is a GPU"
+    return ".".join(str(part) for part in machine.compute_capability)
+
+
+def rates_of_machine(machine: Machine) -> Rates:
+    """What the machine's GPU does at best; of one that is in no table, what a current one does."""
+    from autotune.planning.speed import Rates, rates_of
+
+    try:
+        return rates_of(machine.gpu_name or "")
+    except UsageError:
+        # The rates only rank configurations against each other.
+        return Rates()
+
+
+def corrections_key(machine: Machine, model_type: str) -> str:
+    """What corrections hold for: the GPU, the libraries' versions and the model's type."""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(machine.versions.items()))
+    return f"predictions | {machine.gpu_name} | {versions} | {model_type}"
