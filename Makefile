@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint test-gpu clean
+.PHONY: demo test lint test-gpu bench-memory clean
 
 $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	PYTHON="$(PYTHON)" bash scripts/make_venv.sh $(VENV)
@@ -23,6 +23,10 @@ lint: $(STAMP)
 
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -m gpu
+
+# Predicted against measured memory, on the recorded measurements (about ten minutes the first time).
+bench-memory: $(STAMP)
+	$(BIN)/python -m benchmarks.memory --workers 2
 
 clean:
 	rm -rf $(VENV) out

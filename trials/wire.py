@@ -112,9 +112,9 @@ class TrialSpec(Strict):
     warmup_steps: int = Field(default=2, ge=0, description="optimizer steps before the clock counts")
     min_timed_steps: int = Field(default=2, ge=1)
     max_timed_steps: int = Field(default=20, ge=1)
-    measure_seconds: float = Field(default=8.0, description="timing stops here once min_timed_steps are done")
+    measure_seconds: float = Field(default=4.0, description="timing stops here once min_timed_steps are done")
     target_spread: float = Field(
-        default=0.01, description="relative half-width of the median's interval that is enough"
+        default=0.015, description="relative half-width of the median's interval that is enough"
     )
     stop_below_tokens_per_second: float | None = Field(
         default=None, description="clearly slower than this: stop early"

@@ -89,11 +89,7 @@ def _columns(levels: NDArray[np.int64]) -> NDArray[np.int64]:
     """At most `COLUMNS` moments: of each stretch of events the one at which most is allocated."""
     total = levels.sum(axis=0)
     edges = np.linspace(0, len(total), min(COLUMNS, len(total)) + 1).astype(int)
-    picked = [
-        begin + int(total[begin:end].argmax())
-        for begin, end in pairwise(edges)
-        if end > begin
-    ]
+    picked = [begin + int(total[begin:end].argmax()) for begin, end in pairwise(edges) if end > begin]
     return levels[:, picked]
 
 

@@ -17,7 +17,7 @@ from autotune.prediction.traces import Traces, WorkerPool
 from trials.wire import ModelSpec, Point
 
 # A tracing process holds the libraries and one model's shapes: about a gigabyte.
-MAX_WORKERS = 4
+MAX_WORKERS = 8
 
 
 class Predictor:
@@ -29,7 +29,7 @@ class Predictor:
         outside_allocator_bytes: what a process holds outside the allocator, measured; None for the shipped
             figure.
         cache_dir: where traces are kept; None for the user's cache folder.
-        workers: tracing processes at most; None for one per processor, up to four.
+        workers: tracing processes at most; None for one per processor, up to eight.
         gradient_clipping: largest gradient norm the trial clips to; 0 turns clipping off.
         torch_adam: torch's AdamW where DeepSpeed would compile FusedAdam, as `TrialSpec.torch_adam`.
 

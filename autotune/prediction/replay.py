@@ -102,6 +102,8 @@ def replay(
     peak = allocator.peak_allocated_bytes
     if phase:
         phase_peaks[phase] = max(phase_peaks.get(phase, 0), peak)
+        if stepping:
+            step_peaks[step] = max(step_peaks[step], peak)
     return Replay(
         peak_allocated_bytes=max(overall, peak),
         peak_reserved_bytes=max(setup_reserved, allocator.peak_reserved_bytes),

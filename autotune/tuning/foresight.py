@@ -1,7 +1,9 @@
 """What is predicted of a study's points on this machine, and which of them are therefore never launched.
 
-The whole space is predicted from shared traces, which is fast and right to about a percent of what is needed;
-whatever comes close to the budget is decided by a trace and a replay of its own before it is launched.
+The space is predicted from shared traces, which is fast and right to about a percent of what is needed;
+whatever comes close to the budget is decided by a trace and a replay of its own before it is launched. In a
+large space only what is likely to be fast is predicted ahead, and the rest when it is about to be launched; a
+point that does not fit then rules out those that need at least as much.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from autotune.prediction import Prediction, PredictionUnavailable
 from autotune.sizes import format_size
 from autotune.tuning.adjusting import adjusted, least_device_bytes
 from autotune.tuning.comparison import recorded
-from trials.wire import ModelSpec, Point
+from trials.wire import ModelSpec, Phase, Point
 
 if TYPE_CHECKING:
     from autotune.planning.speed import Rates
@@ -28,8 +30,14 @@ if TYPE_CHECKING:
 
 # Closer to the budget than this, a point's own trace decides.
 NEAR_SHARE = 0.95
+# After this long of predicting ahead, the rest is predicted one by one, as it comes up.
+AHEAD_SECONDS = 20.0
+UNSHARED_GROUP = 12
 # So many points, as different as there are, say whether anything of a model can be predicted at all.
 PROBES = 4
+
+# A peak of the training steps: only what is larger in every respect needs at least as much.
+LAST_PHASE = Phase.LATER_STEP
 
 Verdict = Literal["fits", "near", "device", "host"]
 Say = Callable[[str], None]
@@ -83,6 +91,8 @@ class Foresight:
         self._made: dict[Point, Prediction] = {}
         self._looked_at: dict[Point, None] = {}
         self._undecidable: set[Point] = set()
+        self._waiting: dict[Point, None] = {}
+        self._ruled_out: set[Point] = set()
         self._verdicts: dict[Point, Verdict] = {}
         self._known: tuple[object, ...] = ()
 
@@ -92,24 +102,33 @@ class Foresight:
         Raises:
             PredictionUnavailable: none of them can be predicted.
         """
-        new = [point for point in points if point not in self._looked_at]
+        new = [point for point in points if point not in self._looked_at and point not in self._waiting]
         if not new:
             return
         began = time.monotonic()
         self._say(f"predicting the memory of {len(new):,} configurations ...")
         self._require_any(new)
         reasons: Counter[str] = Counter()
-        for point, found in zip(new, self._predicted(new), strict=True):
-            self.know(point, found if isinstance(found, Prediction) else None)
-            if not isinstance(found, Prediction):
-                reasons[found.error] += 1
+        done: list[Point] = []
+        for group in _groups(new):
+            if done and time.monotonic() - began > AHEAD_SECONDS:
+                self._waiting.update(dict.fromkeys(group))
+                continue
+            for point, found in zip(group, self._predicted(group), strict=True):
+                self.know(point, found if isinstance(found, Prediction) else None)
+                if not isinstance(found, Prediction):
+                    reasons[found.error] += 1
+            done += group
         if reasons and len(new) == reasons.total():
             raise PredictionUnavailable(reasons.most_common(1)[0][0])
-        seconds = time.monotonic() - began
-        out = sum(self.verdict(point) in ("device", "host") for point in new)
-        self._say(
-            f"predicted in {seconds:.0f} s: {out:,} of {len(new):,} do not fit and will not be launched"
-        )
+        self._tell(done, len(new), time.monotonic() - began, reasons)
+
+    def _tell(self, done: Sequence[Point], total: int, seconds: float, reasons: Counter[str]) -> None:
+        out = sum(self.verdict(point) in ("device", "host") for point in done)
+        text = f"predicted in {seconds:.0f} s: {out:,} of {len(done):,} do not fit and will not be launched"
+        if len(done) < total:
+            text += f"; the other {total - len(done):,} are predicted as they come up"
+        self._say(text)
         if reasons:
             reason, _ = reasons.most_common(1)[0]
             self._say(
@@ -147,6 +166,8 @@ class Foresight:
             # What was learned since moves every point.
             self._verdicts.clear()
             self._known = known
+        if point in self._ruled_out:
+            return "device"
         if point not in self._verdicts:
             outlook = self.outlook(point)
             if outlook is None:
@@ -159,10 +180,38 @@ class Foresight:
         return self.verdict(point) not in ("device", "host")
 
     def decide(self, point: Point) -> bool:
-        """Whether a point is to be launched: one that is near a limit is predicted by its own trace first."""
-        if self.verdict(point) == "near":
+        """Whether a point is to be launched: one near a limit, or not predicted yet, is looked at first."""
+        if point in self._waiting:
+            self._look_alone(point)
+        elif self.verdict(point) == "near":
             self.exact(point)
         return self.may_fit(point)
+
+    def _look_alone(self, point: Point) -> None:
+        """Predict a point that waited; where it does not fit, neither do those that need at least as much."""
+        from autotune.study.dominance import needs_at_least
+
+        del self._waiting[point]
+        about = self.about
+        try:
+            prediction = self.predictor.predict(
+                about.model,
+                about.seq_len,
+                point,
+                lora_targets=about.lora_targets,
+                processes=about.processes,
+                exact=True,
+            )
+        except (AutotuneError, OSError):
+            self.know(point, None)
+            return
+        self.know(point, prediction)
+        if self.may_fit(point):
+            return
+        for other in [other for other in self._waiting if needs_at_least(other, point, failed_in=LAST_PHASE)]:
+            del self._waiting[other]
+            self._looked_at[other] = None
+            self._ruled_out.add(other)
 
     def exact(self, point: Point) -> None:
         """Replace a point's prediction by that of its own trace, where that can be made."""
@@ -265,6 +314,34 @@ class Foresight:
             lora_targets=about.lora_targets,
             processes=about.processes,
         )
+
+
+def _groups(points: Sequence[Point]) -> list[list[Point]]:
+    """The points by what shares traces, the likely fast ones first; ZeRO-3 shares little and comes last."""
+    groups: dict[tuple[object, ...], list[Point]] = {}
+    for point in points:
+        key: tuple[object, ...] = (
+            point.zero_stage == 3,
+            point.offload != "none",
+            point.quantization != "none",
+            not point.liger_kernel,
+            point.optimizer != "adamw",
+            point.zero_stage,
+            point.offload,
+            point.quantization,
+            point.optimizer,
+            point.precision,
+            point.attention,
+            point.lora_rank > 0,
+        )
+        groups.setdefault(key, []).append(point)
+    # Of ZeRO-3 every few points need a trace of their own: small groups keep to the time.
+    found: list[list[Point]] = []
+    for key in sorted(groups, key=str):
+        members = groups[key]
+        size = UNSHARED_GROUP if key[0] else len(members)
+        found += [members[start : start + size] for start in range(0, len(members), size)]
+    return found
 
 
 def foreseen_words(outlook: Outlook, budgets: Budgets) -> str:

@@ -124,6 +124,7 @@ def _why_not(stage: Stage, session: Session) -> str:
     from autotune.planning.advice import nearest, reason
 
     outlooks, budgets = session.foresight.outlooks(stage.points), session.foresight.about.budgets
+    assert outlooks, "what is not predicted may fit"
     return f"is predicted to fit {budget} (the nearest {reason(nearest(outlooks, budgets), budgets)})"
 
 

@@ -57,6 +57,12 @@ def report(comparisons: list[Comparison], seconds: float) -> str:
         f"| {figure} | {count} | {middle:.4%} | {p90:.4%} | {p95:.4%} | {largest:.4%} |"
         for figure, count, middle, p90, p95, largest in table(comparisons)
     ]
+    told = [comparison.told_right for comparison in comparisons if comparison.told_right is not None]
+    if told:
+        lines += [
+            "",
+            f"Of {len(told)} runs under a cap within 10 % of their need, {sum(told)} were told right.",
+        ]
     lines += ["", "The largest errors of peak allocated memory:", ""]
     worst = sorted(comparisons, key=lambda c: -abs(c.errors.get("peak_allocated_bytes", 0.0)))[:5]
     lines += [f"- {c.errors.get('peak_allocated_bytes', 0.0):+.4%} {c.row.label}" for c in worst]

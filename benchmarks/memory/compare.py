@@ -11,17 +11,21 @@ import numpy as np
 from autotune.prediction.cache import TraceCache
 from autotune.prediction.hardware import Hardware, outside_allocator_bytes
 from autotune.prediction.host import host_peak_bytes
-from autotune.prediction.replay import replay
+from autotune.prediction.replay import replay, smallest_cap
 from autotune.prediction.traces import Traces, WorkerPool
 from benchmarks.memory.rows import Row
 
 
 @dataclass
 class Comparison:
-    """One row's relative errors by figure, predicted over measured less one."""
+    """One row's relative errors by figure, predicted over measured less one.
+
+    `told_right` says of a row that ran under a cap whether the prediction knew how it would end.
+    """
 
     row: Row
     errors: dict[str, float] = field(default_factory=dict)
+    told_right: bool | None = None
 
 
 def compare(rows: Iterable[Row], cache_folder: Path, workers: int) -> Iterator[Comparison]:
@@ -52,6 +56,9 @@ def _compared(row: Row, hardware: Hardware, cache: TraceCache, pool: WorkerPool)
     emptied = () if row.own_loader else ("step 0", "phase start")
     if row.point.quantization == "none" and emptied:
         emptied = ("step 0",)
+    if row.own_loader:
+        # A trial that is not confirmed neither evaluates nor saves.
+        events = events.training
     replayed = replay(events, expandable_segments=row.expandable_segments, empty_cache_at=emptied)
     steps = replayed.step_peaks
     setup = max(replayed.phase_peaks["load"], replayed.phase_peaks["start"])
@@ -66,7 +73,16 @@ def _compared(row: Row, hardware: Hardware, cache: TraceCache, pool: WorkerPool)
     if row.point.offload != "none":
         predicted["host_peak_bytes"] = host_peak_bytes(events, row.point)
     result = Comparison(row)
+    if row.budget_bytes is not None:
+        outside = row.measured["outside_allocator_bytes"] or outside_allocator_bytes(hardware, row.point)
+        required = smallest_cap(events, replayed.peak_reserved_bytes) + outside
+        result.told_right = (required <= row.budget_bytes) == (row.outcome == "ok")
+    if row.outcome != "ok":
+        return result
     for name, value in predicted.items():
+        if row.budget_bytes is not None and name in ("peak_reserved_bytes", "device_bytes"):
+            # Under a cap the allocator reserves less than it would.
+            continue
         measured = row.measured.get(name)
         if measured:
             result.errors[name] = value / measured - 1

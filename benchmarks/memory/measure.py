@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.models import resolve_model
+from autotune.prediction.hardware import Hardware, outside_allocator_bytes
 from autotune.running.machine import inspect_machine
 from autotune.running.ops import needed_ops
 from autotune.running.runner import TrialRunner
@@ -32,9 +33,6 @@ def main() -> None:
     parser.add_argument("--configurations", type=Path, default=CONFIGURATIONS)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--seconds", type=float, default=480.0, help="start no further trial after this long")
-    parser.add_argument(
-        "--outside-mib", type=int, default=1942, help="this machine's share outside the allocator"
-    )
     arguments = parser.parse_args()
     begun = time.monotonic()
     done = _done(arguments.output)
@@ -50,7 +48,7 @@ def main() -> None:
                     print(f"time is up: {len(wanted) - number} are left", flush=True)
                     return
                 result = runner.run(
-                    _spec(item, number, folder, machine.torch_adam, arguments.outside_mib << 20),
+                    _spec(item, number, folder, machine.torch_adam),
                     timeout_seconds=TIMEOUT_SECONDS,
                 )
                 values = {
@@ -107,7 +105,7 @@ def _done(path: Path) -> set[str]:
     return {json.loads(line)["key"] for line in path.read_text().splitlines() if line.strip()}
 
 
-def _spec(item: dict[str, Any], number: int, folder: Path, torch_adam: bool, outside_bytes: int) -> TrialSpec:
+def _spec(item: dict[str, Any], number: int, folder: Path, torch_adam: bool) -> TrialSpec:
     work = folder / f"trial-{number}"
     work.mkdir()
     return TrialSpec(
@@ -116,7 +114,7 @@ def _spec(item: dict[str, Any], number: int, folder: Path, torch_adam: bool, out
         point=item["point"],
         seq_len=item["seq_len"],
         budget_bytes=item["budget_bytes"],
-        outside_allocator_bytes=outside_bytes,
+        outside_allocator_bytes=outside_allocator_bytes(Hardware(), item["point"]),
         torch_adam=torch_adam,
         warmup_steps=1,
         min_timed_steps=1,

@@ -34,6 +34,8 @@ class Row:
         measured: figures in bytes, by name.
         own_loader: whether a trial of ours measured it, with our loader.
         lora_targets: adapted modules; None for all linear layers except the head.
+        budget_bytes: the limit it ran under; None: no limit.
+        outcome: how the trial ended.
     """
 
     model: ModelSpec
@@ -43,6 +45,8 @@ class Row:
     measured: dict[str, Any]
     own_loader: bool
     lora_targets: tuple[str, ...] | None = None
+    budget_bytes: int | None = None
+    outcome: str = "ok"
 
     @property
     def label(self) -> str:
@@ -84,12 +88,12 @@ def shared_rows() -> Iterator[Row]:
 
 
 def own_rows(path: Path) -> Iterator[Row]:
-    """Rows that `benchmarks.memory.measure` appended to a file; those that did not end well are left out."""
+    """Rows that `benchmarks.memory.measure` appended to a file: those that ended well, or out of memory."""
     if not path.exists():
         return
     for line in path.read_text().splitlines():
         values = json.loads(line)
-        if values["result"]["outcome"] != "ok":
+        if values["result"]["outcome"] not in ("ok", "oom"):
             continue
         yield Row(
             model=ModelSpec.model_validate(values["model"]),
@@ -98,4 +102,6 @@ def own_rows(path: Path) -> Iterator[Row]:
             expandable_segments=True,
             measured=values["result"],
             own_loader=True,
+            budget_bytes=values["budget_bytes"],
+            outcome=values["result"]["outcome"],
         )

@@ -63,7 +63,7 @@ def free(trials: Trials) -> dict[Point, TrialResult]:
     ("point", "below", "above", "share", "phases"),
     [
         # Between the peaks of one phase and the next: `share` of the way.
-        (FULL, None, "load", 0.75, {Phase.LOAD}),
+        (FULL, None, "load", 0.9, {Phase.LOAD}),
         (FULL, "load", "start", 0.5, {Phase.START}),
         (FULL, "start", "first_step", 0.5, FORWARD_TO_STEP),
         (SHARDED, "load", "start", 0.5, {Phase.START}),

@@ -23,7 +23,8 @@ CAPPED = (
 FULL_CARD = (
     "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.65 GiB of which "
     "12.69 MiB is free. Including non-PyTorch memory, this process has 23.62 GiB memory in use. Of the "
-    "allocated memory 22.90 GiB is allocated by PyTorch, and 210.13 MiB is reserved by PyTorch but unallocated."
+    "allocated memory 22.90 GiB is allocated by PyTorch, and 210.13 MiB is reserved by PyTorch but "
+    "unallocated."
 )
 
 
