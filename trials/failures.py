@@ -12,6 +12,7 @@ _UNITS = {"bytes": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _CUDA_REQUEST = re.compile(r"[Tt]ried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)")
 _CUDA_ALLOWED = re.compile(r"([\d.]+) (bytes|KiB|MiB|GiB) allowed")
 _CUDA_ALLOCATED = re.compile(r"([\d.]+) (bytes|KiB|MiB|GiB) is allocated by PyTorch")
+_CUDA_UNUSED = re.compile(r"([\d.]+) (bytes|KiB|MiB|GiB) is reserved by PyTorch but unallocated")
 _CPU_REQUEST = re.compile(r"you tried to allocate (\d+) bytes")
 
 # What an exhausted RLIMIT_DATA looks like from inside torch, DeepSpeed, numpy and the C++ runtime.
@@ -119,14 +120,22 @@ def _requested(text: str) -> int | None:
 
 
 def _short(text: str) -> int | None:
-    """How much larger the allocator's cap must have been; None where CUDA does not say (a full card)."""
-    asked, allowed, allocated = (
-        pattern.search(text) for pattern in (_CUDA_REQUEST, _CUDA_ALLOWED, _CUDA_ALLOCATED)
+    """How much larger the allocator's cap must have been; None where CUDA does not say (a full card).
+
+    What is reserved but unallocated counts as taken: it was offered to the request first and did not serve it,
+    and whole free pages were given back before the refusal.
+    """
+    asked, allowed, allocated, unused = (
+        pattern.search(text) for pattern in (_CUDA_REQUEST, _CUDA_ALLOWED, _CUDA_ALLOCATED, _CUDA_UNUSED)
     )
     if asked is None or allowed is None or allocated is None:
         return None
-    wanted, limit, held = (int(float(match[1]) * _UNITS[match[2]]) for match in (asked, allowed, allocated))
-    return max(0, wanted + held - limit)
+    wanted, limit, held = (_size(match) for match in (asked, allowed, allocated))
+    return max(0, wanted + held + (_size(unused) if unused else 0) - limit)
+
+
+def _size(match: re.Match[str]) -> int:
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def _one_line(text: str) -> str:

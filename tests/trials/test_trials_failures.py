@@ -40,8 +40,20 @@ def test_a_capped_cuda_refusal_tells_what_was_asked_and_what_was_short() -> None
     failure = on_gpu(torch.OutOfMemoryError(CAPPED))
     assert failure.outcome is Outcome.OOM
     assert failure.requested_bytes == 1.5 * 2**30
-    # 21.25 held + 1.5 asked - 22 allowed
-    assert failure.short_bytes == 0.75 * 2**30
+    # 21.25 allocated + 0.25 reserved beside it + 1.5 asked - 22 allowed
+    assert failure.short_bytes == 1.0 * 2**30
+
+
+def test_what_is_reserved_in_pieces_does_not_serve_the_request_and_counts_as_taken() -> None:
+    # Measured on an H200: 187 + 22 would fit 209.01, but for 15 in pieces of expandable segments.
+    text = (
+        "CUDA out of memory. Tried to allocate 22.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which "
+        "139.09 GiB is free. Including non-PyTorch memory, this process has 722.00 MiB memory in use. "
+        "209.01 MiB allowed; Of the allocated memory 187.00 MiB is allocated by PyTorch, and 15.00 MiB is "
+        "reserved by PyTorch but unallocated."
+    )
+    short = on_gpu(torch.OutOfMemoryError(text)).short_bytes
+    assert short is not None and abs(short - 14.99 * 2**20) < 2**10
 
 
 def test_a_full_card_tells_only_what_was_asked() -> None:
