@@ -15,6 +15,9 @@ from autotune.prediction.replay import replay, smallest_cap
 from autotune.prediction.traces import Traces, WorkerPool
 from benchmarks.memory.rows import Row
 
+# A budget this close to the need is a test of whether a prediction tells fitting from not fitting.
+NEAR_SHARE = 0.10
+
 
 @dataclass
 class Comparison:
@@ -76,7 +79,8 @@ def _compared(row: Row, hardware: Hardware, cache: TraceCache, pool: WorkerPool)
     if row.budget_bytes is not None:
         outside = row.measured["outside_allocator_bytes"] or outside_allocator_bytes(hardware, row.point)
         required = smallest_cap(events, replayed.peak_reserved_bytes) + outside
-        result.told_right = (required <= row.budget_bytes) == (row.outcome == "ok")
+        if abs(row.budget_bytes / required - 1) <= NEAR_SHARE:
+            result.told_right = (required <= row.budget_bytes) == (row.outcome == "ok")
     if row.outcome != "ok":
         return result
     for name, value in predicted.items():
