@@ -122,7 +122,7 @@ def _requested(text: str) -> int | None:
 def _short(text: str) -> int | None:
     """How much larger the allocator's cap must have been; None where CUDA does not say (a full card).
 
-    What is reserved but unallocated counts as taken: it was offered to the request first and did not serve it,
+    What is reserved but unallocated counts as taken: it was offered to the request first and did not serve,
     and whole free pages were given back before the refusal.
     """
     asked, allowed, allocated, unused = (
