@@ -75,7 +75,7 @@ def estimated_tokens_per_second(
     arithmetic = flops / (rate * MATMUL_EFFICIENCY)
     launch = LAYER_LAUNCH_SECONDS + (ADAPTER_LAUNCH_SECONDS if point.lora_rank else 0.0)
     if point.quantization != "none":
-            # Dequantised twice a layer: a read of the codes, a write and a read of 2 bytes.
+        # Dequantised twice a layer: a read of the codes, a write and a read of 2 bytes.
         arithmetic += 2 * total_parameters * 4.5 / rates.memory_bytes
         launch *= 1.3
     launching = layers * launch * (1 + RECOMPUTE_SHARE * point.checkpoint_fraction)
