@@ -50,9 +50,7 @@ def partitioning_sink(point: Point, config: dict[str, Any]) -> ModuleSink | None
     def sink(module: nn.Module) -> None:
         # Init.__enter__ would hook every module's construction; here they are filled after it, one by one.
         fresh = [
-            parameter
-            for parameter in module.parameters(recurse=False)
-            if parameter.device.type != "meta" and not hasattr(parameter, "ds_id")
+            parameter for parameter in module.parameters(recurse=False) if not hasattr(parameter, "ds_id")
         ]
         context._convert_to_zero_parameters(fresh)
         for parameter in fresh:

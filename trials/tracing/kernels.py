@@ -57,6 +57,8 @@ def make_handlers(capability: tuple[int, int]) -> dict[Any, Handler]:
         aten.add.Tensor: _sum_of_gradients,
         aten.native_dropout.default: _native_dropout,
         aten.embedding_dense_backward.default: _embedding_backward,
+        aten._softmax_backward_data.default: _softmax_backward,
+        aten._safe_softmax.default: _safe_softmax,
     }
 
 
@@ -118,3 +120,29 @@ def _embedding_backward(recorder: Recorder, func: Any, args: Any, kwargs: Any) -
         with recorder.scratch(8 * tokens, 8 * tokens, 8 * tokens):
             pass
     return NotImplemented
+
+
+def _softmax_backward(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """CUDA multiplies gradient and output into a tensor of its own first (`softmax_backward_cuda_out`)."""
+    gradient, _, _, dtype = args
+    if gradient.device.type != "meta":
+        return NotImplemented
+    result = torch.empty(gradient.shape, dtype=dtype, device=gradient.device)
+    recorder.track(result)
+    with recorder.scratch(gradient.numel() * gradient.element_size()):
+        pass
+    return result
+
+
+def _safe_softmax(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """Attention's own softmax is several operations, which the mode sees as one (`native/SoftMax.cpp`)."""
+    scores = args[0]
+    dtype = kwargs.get("dtype") or (args[2] if len(args) > 2 else None) or scores.dtype
+    if scores.device.type != "meta":
+        return NotImplemented
+    # The softmax itself, which scores were masked, and which rows altogether.
+    elements, rows = scores.numel(), scores.numel() // scores.shape[args[1]]
+    with recorder.scratch(elements * dtype.itemsize, elements, rows):
+        result = torch.empty(scores.shape, dtype=dtype, device=scores.device)
+        recorder.track(result)
+    return result
