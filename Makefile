@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint test-gpu bench-memory clean
+.PHONY: demo test lint test-gpu bench-memory claims clean
 
 $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	PYTHON="$(PYTHON)" bash scripts/make_venv.sh $(VENV)
@@ -27,6 +27,10 @@ test-gpu: $(STAMP)
 # Predicted against measured memory, on the recorded measurements (about ten minutes the first time).
 bench-memory: $(STAMP)
 	$(BIN)/python -m benchmarks.memory --workers 2
+
+# Memory claims that people repeat, predicted: docs/claims.md.
+claims: $(STAMP)
+	$(BIN)/python -m benchmarks.claims
 
 clean:
 	rm -rf $(VENV) out

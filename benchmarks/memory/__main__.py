@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from autotune.prediction.cache import default_cache_folder
-from benchmarks.memory.compare import Comparison, compare, table
+from benchmarks.memory.compare import Comparison, compare, others_table, table
 from benchmarks.memory.rows import HERE, own_rows, shared_rows
 
 RESULTS = HERE.parent / "results" / "memory.md"
@@ -56,6 +56,15 @@ def report(comparisons: list[Comparison], seconds: float) -> str:
     lines += [
         f"| {figure} | {count} | {middle:.4%} | {p90:.4%} | {p95:.4%} | {largest:.4%} |"
         for figure, count, middle, p90, p95, largest in table(comparisons)
+    ]
+    lines += ["", "Peak allocated memory, by what others offer for it:", ""]
+    lines += [
+        "| estimator | rows | median | p90 | p95 | largest |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    lines += [
+        f"| {name} | {count} | {middle:.4%} | {p90:.4%} | {p95:.4%} | {largest:.4%} |"
+        for name, count, middle, p90, p95, largest in others_table(comparisons)
     ]
     told = [comparison.told_right for comparison in comparisons if comparison.told_right is not None]
     if told:

@@ -13,6 +13,7 @@ from autotune.prediction.hardware import Hardware, outside_allocator_bytes
 from autotune.prediction.host import host_peak_bytes
 from autotune.prediction.replay import replay, smallest_cap
 from autotune.prediction.traces import Traces, WorkerPool
+from benchmarks.memory.others import others
 from benchmarks.memory.rows import Row
 
 # A budget this close to the need is a test of whether a prediction tells fitting from not fitting.
@@ -23,12 +24,14 @@ NEAR_SHARE = 0.10
 class Comparison:
     """One row's relative errors by figure, predicted over measured less one.
 
-    `told_right` says of a row that ran under a cap whether the prediction knew how it would end.
+    `told_right` says of a row that ran under a cap whether the prediction knew how it would end; `others`
+    holds the errors of other estimators' peaks.
     """
 
     row: Row
     errors: dict[str, float] = field(default_factory=dict)
     told_right: bool | None = None
+    others: dict[str, float] = field(default_factory=dict)
 
 
 def compare(rows: Iterable[Row], cache_folder: Path, workers: int) -> Iterator[Comparison]:
@@ -83,6 +86,11 @@ def _compared(row: Row, hardware: Hardware, cache: TraceCache, pool: WorkerPool)
             result.told_right = (required <= row.budget_bytes) == (row.outcome == "ok")
     if row.outcome != "ok":
         return result
+    estimates = others(
+        row, total_parameters=events.total_parameters, trainable_parameters=events.trainable_parameters
+    )
+    peak = row.measured["peak_allocated_bytes"]
+    result.others = {name: value / peak - 1 for name, value in estimates.items()}
     for name, value in predicted.items():
         if row.budget_bytes is not None and name in ("peak_reserved_bytes", "device_bytes"):
             # Under a cap the allocator reserves less than it would.
@@ -103,6 +111,22 @@ def table(comparisons: list[Comparison]) -> list[tuple[str, int, float, float, f
                 kind = "expandable segments" if comparison.row.expandable_segments else "default allocator"
                 figure = f"{figure}, {kind}"
             groups.setdefault(figure, []).append(abs(error))
+    return _spread(groups)
+
+
+def others_table(comparisons: list[Comparison]) -> list[tuple[str, int, float, float, float, float]]:
+    """The same of other estimators' peaks, and of ours on the same rows."""
+    groups: dict[str, list[float]] = {}
+    for comparison in comparisons:
+        if not comparison.others:
+            continue
+        groups.setdefault("autotune", []).append(abs(comparison.errors["peak_allocated_bytes"]))
+        for name, error in comparison.others.items():
+            groups.setdefault(name, []).append(abs(error))
+    return _spread(groups)
+
+
+def _spread(groups: dict[str, list[float]]) -> list[tuple[str, int, float, float, float, float]]:
     lines = []
     for figure, errors in sorted(groups.items()):
         values = np.asarray(errors)
