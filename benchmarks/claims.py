@@ -144,8 +144,13 @@ def _verdict(cases: Sequence[Case], predictions: Sequence[Prediction]) -> str:
         first, second = (prediction.peak_allocated_bytes for prediction in predictions)
         saved = first - second
         if cases[0].point.zero_stage != cases[1].point.zero_stage:
-            word = "True" if saved > 0.01 * first else "False"
-            return f"{word}: the peak goes from {format_size(first)} to {format_size(second)}."
+            states = [prediction.breakdown.get("optimizer state", 0) for prediction in predictions]
+            state = (
+                "the state is whole on one GPU" if states[0] <= states[1] * 1.01 else "the state is smaller"
+            )
+            word = "False" if states[0] <= states[1] * 1.01 else "True"
+            step = f"; other step buffers take the peak from {format_size(first)} to {format_size(second)}"
+            return f"{word}: {state}{step if saved > 0.01 * first else ''}."
         kept, left = (_activations(prediction) for prediction in predictions)
         share = 1 - left / kept
         word = "True" if 0.6 <= share <= 0.8 else "True when other parts dominate; here"

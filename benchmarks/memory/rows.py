@@ -7,9 +7,9 @@ trial loads: a model was built whole on the GPU and quantised afterwards, `torch
 called after quantising and after the engine's start, and the bucket is DeepSpeed's default 5e8 elements.
 
 `h200_own.jsonl` was measured by trials of this project on the same kind of machine (peft 0.21.0): by
-`benchmarks.memory.measure`, by twelve trials of an `autotune run`, and by eighteen of the shared configurations
-under our own loader. Six of the latter were recorded before the driver's own 615 MiB counted as the process';
-it was added to their device figures.
+`benchmarks.memory.measure`, by twelve trials of an `autotune run`, and by eighteen of the shared
+configurations under our own loader. Six of the latter were recorded before the driver's own 615 MiB counted
+as the process'; it was added to their device figures.
 """
 
 from __future__ import annotations
