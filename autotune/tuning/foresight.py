@@ -192,16 +192,8 @@ class Foresight:
         from autotune.study.dominance import needs_at_least
 
         del self._waiting[point]
-        about = self.about
         try:
-            prediction = self.predictor.predict(
-                about.model,
-                about.seq_len,
-                point,
-                lora_targets=about.lora_targets,
-                processes=about.processes,
-                exact=True,
-            )
+            prediction = self._traced(point)
         except (AutotuneError, OSError):
             self.know(point, None)
             return
@@ -218,20 +210,24 @@ class Foresight:
         made = self._made.get(point)
         if made is None or made.exact or point in self._undecidable:
             return
-        about = self.about
         try:
-            self._made[point] = self.predictor.predict(
-                about.model,
-                about.seq_len,
-                point,
-                lora_targets=about.lora_targets,
-                processes=about.processes,
-                exact=True,
-            )
+            self._made[point] = self._traced(point)
         except (AutotuneError, OSError):
             # The shared traces' figure is all there is; the allocator's cap decides.
             self._undecidable.add(point)
         self._verdicts.pop(point, None)
+
+    def _traced(self, point: Point) -> Prediction:
+        """The prediction of a point's own trace."""
+        about = self.about
+        return self.predictor.predict(
+            about.model,
+            about.seq_len,
+            point,
+            lora_targets=about.lora_targets,
+            processes=about.processes,
+            exact=True,
+        )
 
     def made(self, point: Point) -> Prediction | None:
         """A point's prediction as it was made, without anything this machine adds."""

@@ -18,6 +18,7 @@ from trials.tracing import kernels, liger, quantized, shortcuts
 from trials.tracing.accelerator import install
 from trials.tracing.attention import GpuKernels, attention_for
 from trials.tracing.recorder import Recorder, RecordingMode
+from trials.tracing.replacing import replaced
 
 # Enough for DeepSpeed to flatten on the device, as it does wherever a configuration fits at all.
 TOLD_DEVICE_BYTES = 1 << 50
@@ -153,7 +154,7 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
         return plain_autocast("cpu" if device_type == "meta" else device_type, *args, **kwargs)
 
     attention = attention_for(GpuKernels.of(capability))
-    replaced: dict[tuple[Any, str], Any] = {
+    values: dict[tuple[Any, str], Any] = {
         (torch, "zeros_like"): shape_only,
         (torch, "tensor"): recorded_tensor,
         # zero.Init puts back what it remembers.
@@ -173,11 +174,5 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
         # It reads a value to see whether sequences are packed; ours never are.
         (masking_utils, "find_packed_sequence_indices"): lambda *_, **__: None,
     }
-    before = {key: getattr(*key) for key in replaced}
-    for (owner, name), value in replaced.items():
-        setattr(owner, name, value)
-    try:
+    with replaced(values):
         yield
-    finally:
-        for (owner, name), value in before.items():
-            setattr(owner, name, value)

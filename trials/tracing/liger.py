@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 
+from trials.tracing.replacing import replaced
+
 _DEVICE_TEST = re.compile(r"""device\.type (==|!=) (["'])cuda\2""")
 
 
@@ -38,7 +40,7 @@ def performed(capability: tuple[int, int], multiprocessors: int, *, used: bool) 
         return
     from triton.runtime import autotuner, jit  # type: ignore[import-untyped]
 
-    replaced: dict[tuple[Any, str], Any] = {
+    values: dict[tuple[Any, str], Any] = {
         (jit.JITFunction, "run"): _no_kernel,
         (autotuner.Autotuner, "run"): _no_kernel,
         (torch.cuda, "get_device_capability"): lambda *_: capability,
@@ -51,15 +53,9 @@ def performed(capability: tuple[int, int], multiprocessors: int, *, used: bool) 
             if isinstance(function, FunctionType) and function.__module__ == module.__name__:
                 on_meta = _on_meta(module, function)
                 if on_meta is not None:
-                    replaced[(module, name)] = on_meta
-    before = {key: getattr(*key) for key in replaced}
-    for (owner, name), value in replaced.items():
-        setattr(owner, name, value)
-    try:
+                    values[(module, name)] = on_meta
+    with replaced(values):
         yield
-    finally:
-        for (owner, name), value in before.items():
-            setattr(owner, name, value)
 
 
 def _no_kernel(*_: Any, **__: Any) -> None:

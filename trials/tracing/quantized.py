@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from trials.tracing.recorder import MANAGED_STREAM, Handler, Recorder, host_tensor
+from trials.tracing.replacing import replaced
 
 
 @functools.cache
@@ -172,7 +173,7 @@ def performed(recorder: Recorder) -> Iterator[None]:
         out.is_paged = True
         return out
 
-    replaced = {
+    values = {
         (quantize, "quantized_parameter"): quantized_parameter,
         (functional, "is_on_gpu"): lambda *_, **__: True,
         (functional, "get_paged"): get_paged,
@@ -180,15 +181,11 @@ def performed(recorder: Recorder) -> Iterator[None]:
         (functional, "fill"): lambda *_, **__: None,
         (torch.cuda, "synchronize"): lambda *_, **__: None,
     }
-    before = {key: getattr(*key) for key in replaced}
     functional.name2qmap.clear()
-    for (owner, name), value in replaced.items():
-        setattr(owner, name, value)
     try:
-        yield
+        with replaced(values):
+            yield
     finally:
-        for (owner, name), value in before.items():
-            setattr(owner, name, value)
         functional.name2qmap.clear()
 
 
