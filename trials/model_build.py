@@ -78,7 +78,10 @@ def empty_model(model: ModelSpec, point: Point) -> Any:
                 trust_remote_code=False,
             )
     except (ValueError, ImportError) as error:
-        raise InvalidPoint(" ".join(str(error).split())) from error
+        text = " ".join(str(error).split())
+        if "does not support" in text and "attention" in text:
+            text = f"{model.name} does not support {point.attention} attention: set attention: [eager]"
+        raise InvalidPoint(text) from error
     # init_empty_weights registers every parameter anew, which unties what the constructor had tied.
     built.tie_weights()
     return built

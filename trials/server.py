@@ -183,7 +183,9 @@ class Server:
             return
         job = {"ops": _ops_job, "inspect": _inspect_job}[kind](request, self._device)
         [child] = self._run([job], request["log_path"], request.get("timeout_seconds"), None, None)
-        body = child.final or {"error": f"ended with status {child.exit_status}; see {request['log_path']}"}
+        status = os.waitstatus_to_exitcode(child.exit_status or 0)
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        body = child.final or {"error": f"it {how}; its output is in {request['log_path']}", "died": True}
         if kind == "ops" and self._device == "cpu" and "failed" in body:
             from trials.ops import load_ops
 

@@ -129,6 +129,8 @@ def _estimate_file(
             print_text("")
     if total == 0:
         raise UsageError(f"{path} holds no configuration", "one JSON object a line")
+    if 0 < good < total:
+        click.echo(f"{total - good} of {total} configurations could not be predicted", err=True)
     if good == 0:
         raise UsageError(f"none of the {total} configurations could be predicted")
     return 0
@@ -146,6 +148,8 @@ def _estimate(
     from autotune.sizes import format_size
 
     _check(one, gpus)
+    if lora_targets and one.point.lora_rank == 0:
+        raise UsageError("--lora-targets needs LoRA", "give --lora-rank, or --method lora")
     prediction = predictor.predict(
         one.model, one.seq_len, one.point, lora_targets=lora_targets, processes=gpus
     )
@@ -158,7 +162,9 @@ def _estimate(
     from autotune.display.forecasts import estimate_text
 
     verdict = ""
-    if budgets.device_bytes is not None:
+    if limit == "host" and budgets.host_bytes is not None:
+        verdict = f"(does not fit: {format_size(budgets.host_bytes)} of host memory are allowed)"
+    elif budgets.device_bytes is not None:
         spare = budgets.device_bytes - prediction.required_device_bytes
         word = "fits" if spare >= 0 else "does not fit"
         verdict = f"({word} in {format_size(budgets.device_bytes)}: {format_size(abs(spare))} "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,6 +76,8 @@ def _request(gpu_model: str | None, flags: dict[str, Any]) -> PlanRequest:
             f"{flags['model']} takes at most {limits.max_seq_len:,} tokens a sequence, not {seq_len:,}",
             f"give --seq-len {limits.max_seq_len} or less",
         )
+    if flags["nvme_path"] is not None and not Path(flags["nvme_path"]).is_dir():
+        raise UsageError(f"--nvme-path {flags['nvme_path']} is no folder", "give a folder on an NVMe drive")
     capabilities = Capabilities(
         device="cuda",
         bf16=bf16,

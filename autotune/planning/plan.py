@@ -93,7 +93,11 @@ def make_plan(request: PlanRequest, predictor: Predictor, say: Say) -> Plan:
         if plan.fitting:
             break
         say(f"no {plan.method} configuration fits: looking at {later}")
-        plan = _plan_of(later, request, predictor, say)
+        try:
+            plan = _plan_of(later, request, predictor, say)
+        except UsageError:
+            # The space has no point of that method: what was found of the first one stands.
+            break
     if plan.fitting or method == "any":
         return plan
     return dataclasses.replace(plan, other_methods=other_methods(plan.method, request, predictor, say))

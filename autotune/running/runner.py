@@ -93,6 +93,8 @@ class TrialRunner:
             INSPECTION_TIMEOUT_SECONDS,
             None,
         )
+        if body.get("died"):
+            raise EnvironmentProblem(f"looking at {model.name} failed: {body['error']}", "try the same again")
         if "error" in body:
             raise EnvironmentProblem(
                 f"{model.name} cannot be built: {body['error']}", "another version may know it"

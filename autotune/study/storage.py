@@ -100,7 +100,8 @@ def _parse(storage_url: str) -> sqlalchemy.engine.URL:
     try:
         url = sqlalchemy.engine.make_url(storage_url)
     except (ArgumentError, ValueError):
-        raise UsageError(f"{redact(storage_url)!r} is not the URL of a storage", FORMS) from None
+        # Not shown: in a URL that cannot be read nobody knows where its password is.
+        raise UsageError("that is not the URL of a storage", FORMS) from None
     if url.drivername == "postgres":
         url = url.set(drivername="postgresql")
     if url.drivername == "postgresql" and find_spec("psycopg2") is None:

@@ -109,6 +109,7 @@ def confirm_winner(session: Session) -> Chosen | None:
     study, budget_bytes = session.study, session.task.budget.size_bytes
     excluded = set(failed_points(study))
     failures: list[TrialResult] = []
+    unsettled = False
     confirmed: list[Record] = []
     while len(confirmed) < MOST_CONFIRMED:
         tried = {record.point for record in confirmed}
@@ -116,11 +117,17 @@ def confirm_winner(session: Session) -> Chosen | None:
         if record is None or not _worth_confirming(record, confirmed):
             break
         result = confirmation_of(study, record.point) or _confirm(session, record)
+        if _is_open(result):
+            session.observer.say(
+                f"the longer run ended in {result.outcome.value}: once more, it may be chance"
+            )
+            result = _confirm(session, record)
         if holds(result, budget_bytes):
             confirmed.append(dataclasses.replace(record, result=result))
             continue
         excluded.add(record.point)
         failures.append(result)
+        unsettled = unsettled or _is_open(result)
         session.observer.say("the best configuration does not hold in a longer run: trying the next one")
         repeated = repeated_failure(failures)
         if repeated is not None:
@@ -128,9 +135,22 @@ def confirm_winner(session: Session) -> Chosen | None:
     best = choose_winner(confirmed, budget_bytes=budget_bytes)
     if best is None:
         return None
+    if unsettled:
+        # The next call tries the faster one again: nothing is known against it.
+        session.observer.say("a faster configuration could not be confirmed; the same command tries it again")
+        return Chosen(_own(session, best), best.result)
     with session.interrupts.held():
         study.set_note(DECIDED_NOTE, {"number": best.number, "trials": len(session.measured())})
     return best_so_far(study)
+
+
+def _is_open(result: TrialResult) -> bool:
+    """Whether a longer run ended in a way that says nothing of its configuration."""
+    return result.outcome not in DECISIVE and result.outcome is not Outcome.OK
+
+
+def _own(session: Session, confirmed: Record) -> Record:
+    return next(record for record in session.measured() if record.number == confirmed.number)
 
 
 def _worth_confirming(record: Record, confirmed: list[Record]) -> bool:
