@@ -78,6 +78,8 @@ class Child:
             _be_child(job, rank, write_fd, log_path, parent_pid)
         os.close(write_fd)
         self.baseline_bytes = data_bytes(self.pid)
+        # It may die before the first look in turn, and then something is known of it all the same.
+        self.look()
 
     def drain(self) -> list[dict[str, Any]] | None:
         """The complete events that have arrived; None once the pipe is closed."""
