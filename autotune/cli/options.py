@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from autotune.cli.values import DURATION, GLOBAL_BATCH, NAMES, SIZE
+from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, SIZE
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -129,7 +129,7 @@ run_options = stack(
     storage_option,
     option("--export-dir", metavar="DIR", help="The winner's folder.  [default: autotune-out/STUDY]"),
     option("--load-weights", is_flag=True, help="Measure with the model's real weights."),
-    option("--nvme-path", metavar="DIR", help="A folder on NVMe: allows offload to it."),
+    option("--nvme-path", type=FOLDER, metavar="DIR", help="A folder on NVMe: allows offload to it."),
     option(
         "--seed",
         type=click.IntRange(min=0),

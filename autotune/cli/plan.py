@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from autotune.cli.options import debug_option, json_option, option, search_options
 from autotune.cli.output import print_json, print_text
 from autotune.cli.unchecked import warn_of_versions
+from autotune.cli.values import FOLDER
 from autotune.errors import NothingFits, UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @search_options
-@option("--nvme-path", metavar="DIR", help="Plan with offload to NVMe too.")
+@option("--nvme-path", type=FOLDER, metavar="DIR", help="Plan with offload to NVMe too.")
 @option("--quiet", is_flag=True, help="No progress.")
 @json_option
 @debug_option
@@ -76,8 +76,6 @@ def _request(gpu_model: str | None, flags: dict[str, Any]) -> PlanRequest:
             f"{flags['model']} takes at most {limits.max_seq_len:,} tokens a sequence, not {seq_len:,}",
             f"give --seq-len {limits.max_seq_len} or less",
         )
-    if flags["nvme_path"] is not None and not Path(flags["nvme_path"]).is_dir():
-        raise UsageError(f"--nvme-path {flags['nvme_path']} is no folder", "give a folder on an NVMe drive")
     capabilities = Capabilities(
         device="cuda",
         bf16=bf16,

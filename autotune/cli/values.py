@@ -99,7 +99,22 @@ class NamesType(click.ParamType[tuple[str, ...]]):
         return names
 
 
+class FolderType(click.ParamType[str]):
+    """A folder that exists."""
+
+    name = "dir"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The path as given."""
+        from pathlib import Path
+
+        if not Path(value).is_dir():
+            self.fail(f"{value} is no folder", param, ctx)
+        return str(value)
+
+
 SIZE = SizeType()
+FOLDER = FolderType()
 DURATION = DurationType()
 GLOBAL_BATCH = GlobalBatchType()
 NAMES = NamesType()

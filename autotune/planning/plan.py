@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autotune.errors import UsageError
 from autotune.planning.advice import Rejection, rejections
 from autotune.planning.outlook import Budgets, Outlook, broken_limit
 from autotune.planning.speed import Rates, estimated_tokens_per_second
-from autotune.prediction.prediction import Prediction
+from autotune.prediction.prediction import Prediction, PredictionFailure
 from autotune.prediction.predictor import Predictor
 from autotune.space import Setting, enumerate_points, load_space, space_for_method
 from autotune.space.setting import RequestedMethod
@@ -108,14 +108,7 @@ def _plan_of(method: RequestedMethod, request: PlanRequest, predictor: Predictor
     say(f"{method}: {len(points):,} distinct points")
     outlooks: list[Outlook] = []
     unpredictable: Counter[str] = Counter()
-    predictions = predictor.predict_many(
-        request.model,
-        request.seq_len,
-        points,
-        lora_targets=request.lora_targets,
-        processes=request.setting.gpus,
-    )
-    for point, prediction in zip(points, predictions, strict=True):
+    for point, prediction in zip(points, _predicted(points, request, predictor), strict=True):
         if isinstance(prediction, Prediction):
             outlooks.append(_outlook(point, prediction, request))
         else:
@@ -132,6 +125,19 @@ def _plan_of(method: RequestedMethod, request: PlanRequest, predictor: Predictor
         rejected=tuple(rejections(ranked, request.budgets)),
         unpredictable=dict(unpredictable),
         notes=tuple(notes),
+    )
+
+
+def _predicted(
+    points: Sequence[Point], request: PlanRequest, predictor: Predictor
+) -> Iterator[Prediction | PredictionFailure]:
+    """Each point's prediction, from shared traces."""
+    return predictor.predict_many(
+        request.model,
+        request.seq_len,
+        points,
+        lora_targets=request.lora_targets,
+        processes=request.setting.gpus,
     )
 
 
@@ -215,16 +221,9 @@ def other_methods(
         least = min(point.micro_batch_size for point in points)
         points = tuple(point for point in points if point.micro_batch_size == least)
         say(f"would {other} fit? {len(points):,} points")
-        predictions = predictor.predict_many(
-            request.model,
-            request.seq_len,
-            points,
-            lora_targets=request.lora_targets,
-            processes=request.setting.gpus,
-        )
         outlooks = [
             _outlook(point, adjust(point, prediction), plain)
-            for point, prediction in zip(points, predictions, strict=True)
+            for point, prediction in zip(points, _predicted(points, plain, predictor), strict=True)
             if isinstance(prediction, Prediction)
         ]
         fitting = [one for one in ranked_outlooks(outlooks, request.budgets) if one.fits]

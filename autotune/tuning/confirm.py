@@ -85,14 +85,14 @@ def best_so_far(study: Study) -> Chosen | None:
     records = measured_records(study)
     decided: Any = study.note(DECIDED_NOTE)
     if decided is not None and decided["trials"] == len(records):
-        record = next(record for record in records if record.number == decided["number"])
+        record = _numbered(records, decided["number"])
         return Chosen(record, confirmation_of(study, record.point))
     best = choose_winner(
         effective_records(study), exclude=failed_points(study), budget_bytes=study.inputs.budget_bytes
     )
     if best is None:
         return None
-    record = next(record for record in records if record.number == best.number)
+    record = _numbered(records, best.number)
     return Chosen(record, confirmation_of(study, record.point))
 
 
@@ -138,7 +138,7 @@ def confirm_winner(session: Session) -> Chosen | None:
     if unsettled:
         # The next call tries the faster one again: nothing is known against it.
         session.observer.say("a faster configuration could not be confirmed; the same command tries it again")
-        return Chosen(_own(session, best), best.result)
+        return Chosen(_numbered(session.measured(), best.number), best.result)
     with session.interrupts.held():
         study.set_note(DECIDED_NOTE, {"number": best.number, "trials": len(session.measured())})
     return best_so_far(study)
@@ -149,8 +149,8 @@ def _is_open(result: TrialResult) -> bool:
     return result.outcome not in DECISIVE and result.outcome is not Outcome.OK
 
 
-def _own(session: Session, confirmed: Record) -> Record:
-    return next(record for record in session.measured() if record.number == confirmed.number)
+def _numbered(records: list[Record], number: int) -> Record:
+    return next(record for record in records if record.number == number)
 
 
 def _worth_confirming(record: Record, confirmed: list[Record]) -> bool:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.errors import EnvironmentProblem, UsageError
@@ -168,8 +167,6 @@ def _machine(request: Request, say: Say) -> Machine:
         device = default_device()
         if device == "cpu":
             say("no NVIDIA GPU that torch can use: trials run on the CPU, under a real memory limit")
-    if request.nvme_path is not None and not Path(request.nvme_path).is_dir():
-        raise UsageError(f"--nvme-path {request.nvme_path} is no folder", "give a folder on an NVMe drive")
     machine = inspect_machine(device, nvme=request.nvme_path is not None)
     if machine.problems:
         raise EnvironmentProblem(machine.problems[0], "'autotune doctor' says all that is missing")
