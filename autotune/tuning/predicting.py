@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.planning.speed import Rates
     from autotune.running import Machine
+    from autotune.throughput import Rates
     from autotune.tuning.foresight import Foresight
     from autotune.tuning.observer import Observer
     from autotune.tuning.readiness import Ready
@@ -66,13 +66,15 @@ def capability_of(machine: Machine) -> str:
 
 
 def rates_of_machine(machine: Machine) -> Rates:
-    """What the machine's GPU does at best; of one that is in no table, what a current one does."""
-    from autotune.planning.speed import Rates, rates_of
+    """What the machine does per second as far as the table says; of a GPU in no table, what an H200 does."""
+    from autotune.throughput import CPU_RATES, Rates, rates_of
 
+    if machine.device == "cpu":
+        return CPU_RATES
     try:
         return rates_of(machine.gpu_name or "")
     except UsageError:
-        # The rates only rank configurations against each other.
+        # The first trials tell how this one differs.
         return Rates()
 
 

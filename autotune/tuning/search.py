@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune.sizes import format_size
 from autotune.tuning.candidates import MEMORY_FAILURES, Candidates
+from autotune.tuning.certainty import left_to_gain, unpriced_point
 from autotune.tuning.promising import FIRST_TRIALS, least_point, promising_point
 from autotune.tuning.session import Session, measured_records
 from autotune.tuning.smallest import safest_point, smallest_point
@@ -19,6 +20,7 @@ from trials.wire import Point
 if TYPE_CHECKING:
     from autotune.samplers import Proposer
     from autotune.study import Record, Study
+    from autotune.throughput.advisor import Advisor
     from autotune.tuning.task import Task
 
 FIRST_STAGE_SHARE = 0.5
@@ -30,6 +32,7 @@ class Ending(Enum):
     TRIALS = "the study's trials are used up"
     TIME = "the time is up"
     EXHAUSTED = "every point is measured or known not to fit"
+    SETTLED = "little is left to gain"
 
 
 def search(session: Session) -> Ending:
@@ -65,17 +68,20 @@ def anything_left(task: Task, study: Study) -> bool:
 
 
 def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
-    from autotune.samplers import make_sampler
+    from autotune.samplers import Knowledge, make_sampler
+    from autotune.throughput.advisor import Advisor
 
     request = session.task.request
     candidates = Candidates(stage.points)
-    proposer = make_sampler(request.sampler, stage.points, request.seed)
     own = frozenset(stage.points)
     if len(session.measured()) < request.trials:
         session.foresee(stage.points)
+    knowledge = Knowledge(session.training(), session.chance())
+    proposer = make_sampler(request.sampler, stage.points, request.seed, knowledge)
+    advisor = Advisor(knowledge.training, stage.points, chance=knowledge.chance)
     while True:
-        records = session.measured()
-        candidates.update([*records, *session.pending()])
+        records, pending = session.measured(), session.pending()
+        candidates.update([*records, *pending])
         remaining = session.may_fit(candidates.remaining())
         in_stage = [record for record in records if record.point in own]
         if len(records) >= request.trials:
@@ -86,28 +92,53 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
             return Ending.TIME
         if gives_way and not _fitting(in_stage, session) and len(in_stage) >= _share(request.trials):
             return Ending.EXHAUSTED
-        point = _next_point(session, in_stage, remaining, proposer)
+        point: Point | None
+        if _is_settled(session, advisor, in_stage, remaining):
+            point = unpriced_point(advisor, in_stage, remaining)
+            if point is None:
+                return Ending.SETTLED
+        else:
+            running = [record for record in pending if record.point in own]
+            point = _next_point(session, in_stage, running, remaining, proposer)
         if session.decide(point):
             session.measure(point, len(remaining))
 
 
-def _next_point(session: Session, records: list[Record], remaining: list[Point], proposer: Proposer) -> Point:
+def _is_settled(
+    session: Session, advisor: Advisor, records: list[Record], remaining: Sequence[Point]
+) -> bool:
+    """Whether so little is left to gain in the stage that the search for the fastest is over."""
+    until = session.task.request.until
+    if until <= 0 or not _fitting(records, session):
+        return False
+    left = left_to_gain(advisor, records, remaining, until)
+    return left is not None and left.share < until
+
+
+def _next_point(
+    session: Session,
+    records: list[Record],
+    running: list[Record],
+    remaining: list[Point],
+    proposer: Proposer,
+) -> Point:
     """What to measure next.
 
-    With predictions the first trials are the most promising points, and the proposer goes on from there.
-    Without them, or where they were wrong and nothing has fitted yet, whatever needs least, so that something
-    does.
+    The default sampler knows from the beginning where the speed is likely best; the others begin with the
+    most promising points by the same model and go on from there. Without predictions, or where they were
+    wrong and nothing has fitted yet, whatever needs least is first, so that something does.
     """
     fits = _fitting(records, session)
     failed = any(r.result is not None and r.result.outcome in MEMORY_FAILURES for r in records)
-    foresight, budget_bytes = session.foresight, session.task.budget.size_bytes
+    foresight, knows_speed = session.foresight, session.task.request.sampler == "physics"
     tried = [record.point for record in records]
-    if foresight is not None and len(tried) < FIRST_TRIALS and (fits or not failed):
+    if foresight is not None and not knows_speed and len(tried) < FIRST_TRIALS and (fits or not failed):
+        budget_bytes = session.task.budget.size_bytes
         promising = promising_point(foresight.outlooks(remaining), budget_bytes, tried)
         if promising is not None:
             return promising
-    if fits:
-        return proposer.propose(records, remaining)
+    if fits or (foresight is not None and knows_speed and not failed):
+        return proposer.propose([*records, *running], remaining)
     if foresight is not None:
         least = least_point(foresight.outlooks(remaining))
         if least is not None:
