@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from autotune.throughput import Training
 from autotune.throughput.advisor import Chance
+from autotune.throughput.coefficients import Prior
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,9 @@ class Knowledge:
     Attributes:
         training: model, sequence length, machine.
         chance: that each point's memory suffices, where it is predicted.
+        prior: of the coefficients of speed; None: the shipped one.
     """
 
     training: Training
     chance: Chance | None = None
+    prior: Prior | None = None

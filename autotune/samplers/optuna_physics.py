@@ -11,6 +11,7 @@ study.optimize(lambda trial: tokens_per_second_of(sampler.suggest(trial)), n_tri
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from autotune.errors import UsageError
 from autotune.space.fields import point_fields
 from autotune.throughput.advisor import Advisor
+from autotune.throughput.coefficients import Prior
 from autotune.throughput.seen import STOPPED_NOISE, Seen, is_speed
 from autotune.throughput.work import Training
 from trials.wire import Point
@@ -39,14 +41,17 @@ class PhysicsSampler(BaseSampler):  # type: ignore[misc]
     Args:
         training: what is trained, on what.
         points: the space, at least one point.
+        prior: of the coefficients of speed; None: the shipped one.
         seed: where `suggest` is not used and a parameter is asked for that is no field of the points.
     """
 
-    def __init__(self, training: Training, points: Sequence[Point], *, seed: int = 0) -> None:
+    def __init__(
+        self, training: Training, points: Sequence[Point], *, prior: Prior | None = None, seed: int = 0
+    ) -> None:
         self._points = tuple(dict.fromkeys(points))
         if not self._points:
             raise UsageError("a space without points cannot be sampled", "give at least one Point")
-        self._advisor = Advisor(training, self._points)
+        self._advisor = Advisor(training, self._points, prior=prior)
         self._random = np.random.default_rng(seed)
         fields = point_fields()
         values = {
@@ -98,8 +103,11 @@ class PhysicsSampler(BaseSampler):  # type: ignore[misc]
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         """A parameter that is no field of the points, or that all points share: any value."""
-        if param_name in self._fixed and param_distribution._contains(self._fixed[param_name]):
-            return self._fixed[param_name]
+        if param_name in self._fixed:
+            value = self._fixed[param_name]
+            with contextlib.suppress(ValueError):
+                if param_distribution._contains(param_distribution.to_internal_repr(value)):
+                    return value
         from optuna.samplers import RandomSampler
 
         sampler = RandomSampler(seed=int(self._random.integers(2**31)))

@@ -22,7 +22,9 @@ class PhysicsProposer:
             seed: not used: nothing is left to chance.
             knowledge: what is trained, on what, and what fits.
         """
-        self._advisor = Advisor(knowledge.training, space_points, chance=knowledge.chance)
+        self._advisor = Advisor(
+            knowledge.training, space_points, chance=knowledge.chance, prior=knowledge.prior
+        )
 
     def propose(self, history: Sequence[Record], candidates: Sequence[Point]) -> Point:
         """See `Proposer.propose`."""

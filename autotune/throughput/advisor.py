@@ -120,6 +120,6 @@ class Advisor:
 
 
 def _measured_rows(belief: Belief, seen: Sequence[Seen]) -> Rows:
-    """The points whose speed was measured; those still running have none yet."""
-    points = dict.fromkeys(one.point for one in seen if one.tokens_per_second is not None)
+    """The points whose speed was measured, or is imagined while they run."""
+    points = dict.fromkeys(one.point for one in seen if one.running or one.tokens_per_second is not None)
     return belief.rows_of(list(points))

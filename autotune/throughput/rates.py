@@ -27,7 +27,7 @@ class Rates:
         matmul_half_size: the size of square matrices whose product runs at half of that rate.
         memory_bytes: device memory read or written, per second.
         host_bytes: pinned host memory to device, per second.
-        launch_seconds: of the host, for one small operation forward and backward.
+        launch_seconds: of the host, for one operation of a decoder layer; see `trials.probe`.
         cpu_adam_parameters: parameters that Adam on the host updates per second.
         link_bytes: between two GPUs, per second.
         nvme_bytes: of the NVMe folder, per second.
@@ -39,8 +39,8 @@ class Rates:
     matmul_half_size: float = _HALF_SIZE
     memory_bytes: float = _STREAM_SHARE * 4.8e12
     host_bytes: float = _COPY_SHARE * 63e9
-    launch_seconds: float = 2e-5
-    cpu_adam_parameters: float = 1.5e9
+    launch_seconds: float = 3.5e-5
+    cpu_adam_parameters: float = 2.4e9
     link_bytes: float = 50e9
     nvme_bytes: float = 3e9
     device: str = "cuda"
@@ -55,7 +55,7 @@ CPU_RATES = Rates(
     memory_bytes=1e10,
     host_bytes=1e10,
     launch_seconds=2e-5,
-    cpu_adam_parameters=2e8,
+    cpu_adam_parameters=4e8,
     link_bytes=5e9,
     device="cpu",
 )

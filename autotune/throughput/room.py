@@ -19,7 +19,7 @@ from autotune.throughput.work import Training
 from trials.wire import Point
 
 # By what factor a rough figure may be off, in the logarithm, and a predicted one.
-ROUGH = 0.25
+ROUGH = 0.18
 PREDICTED = 0.01
 _LIMITS = 400
 # Copies of the logits in fp32, of a layer's activations in multiples of its width.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 REMAINING_NOTE = "remaining"
 # A price is worth a trial where it is at least this share of the best throughput.
 LEAST_PRICED_SHARE = 0.25
+# Of fewer measured points than this nobody believes that they are the best, whatever is computed.
+LEAST_MEASURED = 4
 
 
 def left_to_gain(
@@ -34,6 +36,20 @@ def left_to_gain(
 
     seen = [seen_of(record.point, record.result) for record in records]
     return advisor.remaining(seen, candidates, until)
+
+
+def is_settled(left: Remaining | None, records: Sequence[Record], until: float) -> bool:
+    """Whether so little is left to gain that the search for the fastest is over.
+
+    Args:
+        left: what is left to gain.
+        records: trials that have ended.
+        until: the share of the best throughput below which it is little; 0: never.
+    """
+    measured = [r for r in records if r.result is not None and r.result.tokens_per_second is not None]
+    if until <= 0 or left is None or len(measured) < min(LEAST_MEASURED, len(measured) + left.points):
+        return False
+    return left.share < until
 
 
 def unpriced_point(advisor: Advisor, records: Sequence[Record], candidates: Sequence[Point]) -> Point | None:
@@ -68,7 +84,9 @@ def unpriced_point(advisor: Advisor, records: Sequence[Record], candidates: Sequ
 
 def keep_remaining(study: Study, remaining: Remaining | None) -> None:
     """Keep in the study how sure its search was when it ended."""
-    study.set_note(REMAINING_NOTE, None if remaining is None else asdict(remaining))
+    note = None if remaining is None else asdict(remaining)
+    if study.note(REMAINING_NOTE) != note:
+        study.set_note(REMAINING_NOTE, note)
 
 
 def kept_remaining(study: Study) -> Remaining | None:

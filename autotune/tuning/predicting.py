@@ -48,7 +48,7 @@ def foresight_of(ready: Ready, data_folder: Path, observer: Observer) -> Iterato
         lora_targets=task.request.lora_targets,
         processes=task.request.gpus,
         budgets=Budgets(task.budget.size_bytes, task.host_budget_bytes // task.request.gpus),
-        rates=rates_of_machine(task.machine),
+        rates=ready.rates or rates_of_machine(task.machine),
     )
     corrections = Corrections(
         KeptJson(data_folder / MACHINE_FILE),

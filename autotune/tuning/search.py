@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune.sizes import format_size
 from autotune.tuning.candidates import MEMORY_FAILURES, Candidates
-from autotune.tuning.certainty import left_to_gain, unpriced_point
+from autotune.tuning.certainty import is_settled, keep_remaining, left_to_gain, unpriced_point
 from autotune.tuning.promising import FIRST_TRIALS, least_point, promising_point
 from autotune.tuning.session import Session, measured_records
 from autotune.tuning.smallest import safest_point, smallest_point
@@ -20,7 +20,6 @@ from trials.wire import Point
 if TYPE_CHECKING:
     from autotune.samplers import Proposer
     from autotune.study import Record, Study
-    from autotune.throughput.advisor import Advisor
     from autotune.tuning.task import Task
 
 FIRST_STAGE_SHARE = 0.5
@@ -74,8 +73,9 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
     request = session.task.request
     candidates = Candidates(stage.points)
     own = frozenset(stage.points)
-    if len(session.measured()) < request.trials:
-        session.foresee(stage.points)
+    if len(session.measured()) >= request.trials:
+        return Ending.TRIALS
+    session.foresee(stage.points)
     knowledge = Knowledge(session.training(), session.chance())
     proposer = make_sampler(request.sampler, stage.points, request.seed, knowledge)
     advisor = Advisor(knowledge.training, stage.points, chance=knowledge.chance)
@@ -84,6 +84,9 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
         candidates.update([*records, *pending])
         remaining = session.may_fit(candidates.remaining())
         in_stage = [record for record in records if record.point in own]
+        left = left_to_gain(advisor, in_stage, remaining, request.until)
+        with session.interrupts.held():
+            keep_remaining(session.study, left)
         if len(records) >= request.trials:
             return Ending.TRIALS
         if not remaining:
@@ -92,27 +95,16 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
             return Ending.TIME
         if gives_way and not _fitting(in_stage, session) and len(in_stage) >= _share(request.trials):
             return Ending.EXHAUSTED
-        point: Point | None
-        if _is_settled(session, advisor, in_stage, remaining):
-            point = unpriced_point(advisor, in_stage, remaining)
-            if point is None:
+        if _fitting(in_stage, session) and is_settled(left, in_stage, request.until):
+            unpriced = unpriced_point(advisor, in_stage, remaining)
+            if unpriced is None:
                 return Ending.SETTLED
+            point = unpriced
         else:
             running = [record for record in pending if record.point in own]
             point = _next_point(session, in_stage, running, remaining, proposer)
         if session.decide(point):
             session.measure(point, len(remaining))
-
-
-def _is_settled(
-    session: Session, advisor: Advisor, records: list[Record], remaining: Sequence[Point]
-) -> bool:
-    """Whether so little is left to gain in the stage that the search for the fastest is over."""
-    until = session.task.request.until
-    if until <= 0 or not _fitting(records, session):
-        return False
-    left = left_to_gain(advisor, records, remaining, until)
-    return left is not None and left.share < until
 
 
 def _next_point(
