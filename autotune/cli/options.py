@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import click
 
-from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, SIZE
+from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, SHARE, SIZE
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 METHODS = ("auto", "full", "lora", "qlora", "any")
-SAMPLERS = ("tpe", "gp", "random", "grid")
+SAMPLERS = ("physics", "tpe", "gp", "random", "grid")
 DEVICES = ("cuda", "cpu")
 DEFAULT_TRIALS = 40
 DEFAULT_TIMEOUT_SECONDS = 8 * 3600.0
@@ -121,9 +121,16 @@ run_options = stack(
     option(
         "--sampler",
         type=click.Choice(SAMPLERS),
-        default="tpe",
+        default="physics",
         show_default=True,
         help="What proposes points.",
+    ),
+    option(
+        "--until",
+        type=SHARE,
+        default="1%",
+        show_default=True,
+        help="End when less than this is expected to be left to gain; 0: only at --trials or --timeout.",
     ),
     option("--study", metavar="NAME", help="The study's name.  [default: found by its inputs]"),
     storage_option,

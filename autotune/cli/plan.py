@@ -58,8 +58,8 @@ def _request(gpu_model: str | None, flags: dict[str, Any]) -> PlanRequest:
     from autotune.models import model_limits, resolve_model
     from autotune.planning.outlook import Budgets
     from autotune.planning.plan import PlanRequest
-    from autotune.planning.speed import Rates, rates_of
     from autotune.space import Capabilities, Setting
+    from autotune.throughput import Rates, rates_of
 
     budget = flags["gpu_budget"]
     if (budget is None) == (gpu_model is None):

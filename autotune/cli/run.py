@@ -98,6 +98,7 @@ def _request(ctx: click.Context, flags: dict[str, Any]) -> Request:
         trial_timeout_seconds=flags["trial_timeout"],
         device=flags["device"],
         sampler=flags["sampler"],
+        until=flags["until"],
         study=flags["study"],
         storage=flags["storage"],
         export_dir=Path(flags["export_dir"]) if flags["export_dir"] else None,

@@ -1,4 +1,4 @@
-"""The kinds of value that flags take: sizes, durations, a global batch, lists of names."""
+"""The kinds of value that flags take: sizes, durations, shares, a global batch, lists of names."""
 
 from __future__ import annotations
 
@@ -65,6 +65,26 @@ class DurationType(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
+class ShareType(click.ParamType[float]):
+    """A share such as `1%` or `0.01`, from 0 to below 1."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share as a number."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        number = text.removesuffix("%").strip()
+        try:
+            share = float(number) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = math.nan
+        if not 0 <= share < 1:
+            self.fail(f"{value!r} is no share: write 1% or 0.01, less than 100%", param, ctx)
+        return share
+
+
 class GlobalBatchType(click.ParamType[int | str]):
     """Sequences per optimizer step, or `any`, which makes it part of the search."""
 
@@ -118,3 +138,4 @@ FOLDER = FolderType()
 DURATION = DurationType()
 GLOBAL_BATCH = GlobalBatchType()
 NAMES = NamesType()
+SHARE = ShareType()

@@ -22,6 +22,8 @@ from trials.wire import Outcome, Point, TrialResult, TrialSpec
 if TYPE_CHECKING:
     from autotune.running import OutsideShare, TrialRunner
     from autotune.study import Record, Study
+    from autotune.throughput import Rates, Training
+    from autotune.throughput.advisor import Chance
     from autotune.tuning.foresight import Foresight
 
 DISREGARDED_NOTE = "disregarded"
@@ -45,6 +47,7 @@ class Session:
         torch_adam: whether AdamW must be torch's.
         deadline: monotonic time at which the search ends.
         foresight: what is predicted; None where memory is only known by measuring it.
+        rates: what the machine does per second; None: as the table of GPUs has it.
         results: of this call, in order.
     """
 
@@ -58,6 +61,7 @@ class Session:
     torch_adam: bool
     deadline: float
     foresight: Foresight | None = None
+    rates: Rates | None = None
     results: list[tuple[int, TrialResult]] = field(default_factory=list)
 
     def seconds_left(self) -> float:
@@ -71,6 +75,24 @@ class Session:
     def pending(self) -> list[Record]:
         """The trials that other live processes run now."""
         return [record for record in self.study.records() if record.result is None]
+
+    def training(self) -> Training:
+        """What is trained, on what: all that speed depends on beside the point."""
+        from autotune.throughput import Training
+        from autotune.tuning.predicting import rates_of_machine
+
+        task = self.task
+        return Training(
+            model=task.model,
+            seq_len=task.seq_len,
+            rates=self.rates or rates_of_machine(task.machine),
+            processes=task.request.gpus,
+            lora_targets=task.request.lora_targets,
+        )
+
+    def chance(self) -> Chance | None:
+        """The chance that points fit, as it is predicted; None where nothing is."""
+        return None if self.foresight is None else self.foresight.chances
 
     def progress(self, candidates: int) -> Progress:
         """How far the study is, with this many points left to measure."""

@@ -150,6 +150,7 @@ def _work(
                     torch_adam=ready.torch_adam,
                     deadline=began + task.request.timeout_seconds,
                     foresight=foresight,
+                    rates=ready.rates,
                 )
                 return _search_and_confirm(session, task)
         except KeyboardInterrupt:
@@ -167,9 +168,15 @@ def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedS
     """
     ending = search(session)
     session.observer.say(f"the search is over: {ending.value}")
-    if ending is Ending.EXHAUSTED and session.foresight is not None:
+    foresight = session.foresight
+    if ending is Ending.SETTLED or (ending is Ending.EXHAUSTED and foresight is not None):
         with session.interrupts.held():
-            note_searched(session.study, asked, host_limited=session.foresight.is_host_limited())
+            note_searched(
+                session.study,
+                asked,
+                host_limited=foresight is not None and foresight.is_host_limited(),
+                until=asked.request.until if ending is Ending.SETTLED else 0.0,
+            )
     if confirm_winner(session) is not None:
         return None
     if ending is Ending.EXHAUSTED and not session.measured():
