@@ -156,6 +156,7 @@ def _estimate(
     limit = broken_limit(prediction, budgets)
     if as_json:
         answer = {**one.as_json(), **prediction_json(prediction)}
+        answer["notes"] = [*one.notes, *answer["notes"]]
         if budgets.device_bytes is not None or budgets.host_bytes is not None:
             answer |= {"fits": limit is None, "limit": limit, "budget_bytes": budgets.device_bytes}
         return answer
@@ -170,6 +171,7 @@ def _estimate(
         verdict = f"({word} in {format_size(budgets.device_bytes)}: {format_size(abs(spare))} "
         verdict += "to spare)" if spare >= 0 else "short)"
     title = f"{one.name}, {one.seq_len:,} tokens a sequence"
+    prediction = prediction.model_copy(update={"notes": (*one.notes, *prediction.notes)})
     return {"text": estimate_text(title, one.point, prediction, verdict)}
 
 
