@@ -11,6 +11,7 @@ import click
 
 from autotune.cli.options import debug_option, json_option, option, stack
 from autotune.cli.output import print_json, print_text
+from autotune.cli.settings import is_from_file
 from autotune.cli.unchecked import warn_of_versions
 from autotune.cli.values import NAMES, SIZE
 from autotune.errors import AutotuneError, EnvironmentProblem, UsageError
@@ -73,6 +74,10 @@ def estimate(
     from autotune.prediction.predictor import Predictor
 
     given = {key: value for key, value in fields.items() if value is not None}
+    if configs is not None:
+        ctx = click.get_current_context()
+        # A file of configurations says all of each itself.
+        given = {key: value for key, value in given.items() if not is_from_file(ctx, key)}
     if (configs is None) == ("model" not in given):
         raise UsageError("give either --model or --configs FILE", "autotune estimate --help shows both")
     if configs is not None and given:
