@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autotune.cli.completing import complete_gpus, complete_models
 from autotune.cli.options import debug_option, json_option, option, stack
 from autotune.cli.output import print_json, print_text
 from autotune.cli.settings import is_from_file
@@ -27,7 +28,12 @@ _FRACTION = click.FloatRange(0.0, 1.0)
 _COUNT = click.IntRange(min=1)
 
 point_options = stack(
-    option("--model", metavar="NAME", help="A hub id, a folder, a config.json, or a shipped card."),
+    option(
+        "--model",
+        metavar="NAME",
+        shell_complete=complete_models,
+        help="A hub id, a folder, a config.json, or a shipped card.",
+    ),
     option("--seq-len", type=_COUNT, help="Tokens per sequence.  [default: 1024, or the model's maximum]"),
     option(
         "--method", type=click.Choice(("full", "lora", "qlora")), help="[default: follows from the fields]"
@@ -51,7 +57,12 @@ point_options = stack(
 @point_options
 @option("--configs", metavar="FILE", help="A JSONL file instead: one configuration a line; - for stdin.")
 @option("--gpu-budget", type=SIZE, help="Says whether it fits, e.g. 24GB.")
-@option("--gpu-model", metavar="NAME", help='The GPU it is for, and its memory as the budget: "RTX 4090".')
+@option(
+    "--gpu-model",
+    metavar="NAME",
+    shell_complete=complete_gpus,
+    help='The GPU it is for, and its memory as the budget: "RTX 4090".',
+)
 @option("--host-budget", type=SIZE, help="Host memory that may be used.")
 @option("--gpus", type=_COUNT, default=1, show_default=True, help="GPUs; the figures are of one of them.")
 @option("--lora-targets", type=NAMES, help="Modules that get LoRA.  [default: all linear but the head]")

@@ -40,7 +40,10 @@ COMMANDS = {
     "doctor": LazyCommand(
         "autotune.cli.doctor.command",
         "doctor",
-        "Whether this machine is ready; or whether predictions hold on it.",
+        "Whether this machine is ready, or predictions hold on it.",
+    ),
+    "completion": LazyCommand(
+        "autotune.cli.completion", "completion", "The script that completes all this in bash, zsh, fish."
     ),
 }
 

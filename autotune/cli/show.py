@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autotune.cli.completing import complete_studies
 from autotune.cli.options import debug_option, json_option, storage_option, study_option
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("name", required=False, metavar="[STUDY]")
+@click.argument("name", required=False, metavar="[STUDY]", shell_complete=complete_studies)
 @click.argument("trial", required=False, type=click.IntRange(min=1), metavar="[TRIAL]")
 @study_option
 @storage_option
