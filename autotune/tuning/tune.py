@@ -12,7 +12,7 @@ from autotune.tuning.candidates import MEMORY_FAILURES
 from autotune.tuning.completion import is_searched, note_searched
 from autotune.tuning.confirm import best_so_far, confirm_winner
 from autotune.tuning.findings import RunResult, findings_of
-from autotune.tuning.folders import Folders, check_writable, study_folders
+from autotune.tuning.folders import Folders, check_can_be_made, check_writable, study_folders
 from autotune.tuning.handover import remember, winner_of
 from autotune.tuning.interrupts import Interrupts
 from autotune.tuning.observer import Observer, Opened
@@ -57,9 +57,13 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
 
     began = time.monotonic()
     task = prepare_task(request, observer.say)
+    if request.export_dir is not None:
+        # Before there is a study to be left behind.
+        _check_export(request.export_dir)
     study = Study.open(request.storage or default_storage_url(), task.inputs, request.study)
     folders = study_folders(default_folder(), study.name, request.export_dir)
-    check_export_folder(folders.export)
+    if request.export_dir is None:
+        _check_export(folders.export)
     check_writable(folders.logs, "the trials' logs")
     take(study)
     try:
@@ -68,6 +72,11 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
         return _tune_study(task, study, folders, default_folder(), observer, interrupts, began)
     finally:
         give_back(study)
+
+
+def _check_export(folder: Path) -> None:
+    check_export_folder(folder)
+    check_can_be_made(folder, "the winner", "choose another folder with --export-dir")
 
 
 def _tune_study(
