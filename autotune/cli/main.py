@@ -32,6 +32,7 @@ COMMANDS = {
     "export": LazyCommand(
         "autotune.cli.export", "export", "Write the winner's folder: DeepSpeed JSON, script, README."
     ),
+    "report": LazyCommand("autotune.cli.report", "report", "A study as one self-contained HTML page."),
     "models": LazyCommand("autotune.cli.models", "models", "The model cards that are shipped."),
     "spaces": LazyCommand(
         "autotune.cli.spaces", "spaces", "The search spaces that are shipped, or one of them."
