@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from autotune.tuning.confirm import Chosen
 
 Kind = Literal["good", "caution", "plain"]
-# Further apart than this, two runs of one configuration are worth a word.
+# Further apart than this, and outside the longer run's interval, two runs ask for care.
 NOTABLE_CHANGE = 0.03
 
 
@@ -73,7 +73,7 @@ def _interval(result: TrialResult) -> list[Statement]:
         return []
     steps = len(result.step_seconds)
     over = f" over {_counted(steps, 'timed optimizer step', 'timed optimizer steps')}" if steps else ""
-    text = f"The median{over} lies between {low:,.0f} and {speed_words(high)} (95 % interval, "
+    text = f"The median{over} lies between {low:,.0f} and {speed_words(high)} (95% interval, "
     return [Statement("plain", text + f"{(low - speed) / speed:+.1%} to {(high - speed) / speed:+.1%}).")]
 
 
@@ -85,7 +85,9 @@ def _repeat(chosen: Chosen) -> list[Statement]:
     if not speed:
         return []
     change = speed / first.tokens_per_second - 1.0
-    kind: Kind = "caution" if abs(change) > NOTABLE_CHANGE else "good"
+    low, high = chosen.confirmation.tokens_per_second_low, chosen.confirmation.tokens_per_second_high
+    expected = low is not None and high is not None and low <= first.tokens_per_second <= high
+    kind: Kind = "good" if expected or abs(change) <= NOTABLE_CHANGE else "caution"
     text = f"The search measured {speed_words(first.tokens_per_second)}, the longer run {speed_words(speed)}"
     return [Statement(kind, f"{text} ({change:+.1%}).")]
 
@@ -120,9 +122,7 @@ def _extent(evidence: Evidence) -> list[Statement]:
     measured = len(evidence.records)
     found = []
     if evidence.planned is not None and measured < evidence.planned:
-        text = (
-            f"{measured} of {evidence.planned} trials were measured; the rest were not needed or follow."
-        )
+        text = f"{measured} of {evidence.planned} trials were measured; the rest were not needed or follow."
         found.append(Statement("plain", text))
     if evidence.skipped:
         found.append(

@@ -22,6 +22,13 @@ KNOB_WORDS = {
     "method": "method",
     "tokens_per_step": "tokens per step",
 }
+METHOD_WORDS = {
+    "full": "full fine-tuning",
+    "lora": "LoRA",
+    "qlora": "QLoRA",
+    "any": "any method",
+    "auto": "LoRA, or QLoRA where LoRA does not fit",
+}
 SHORT_WORDS = {
     "gradient_accumulation_steps": "accumulation",
     "checkpoint_fraction": "checkpointing",
@@ -53,8 +60,11 @@ def value_words(knob: str, value: Any) -> str:
 
 
 def point_rows(point: Point) -> list[tuple[str, str]]:
-    """Every knob of a point with its value, in the order of declaration; buckets only where they were set."""
+    """The knobs of a point with their values; a rank only with LoRA, buckets only where they were set."""
     values = point.model_dump(mode="json")
-    shown = [(knob, value) for knob, value in values.items() if value is not None]
-    rows = [(knob_words(knob), value_words(knob, value)) for knob, value in shown]
-    return [("method", point.method), *rows]
+    rows = [
+        (knob_words(knob), value_words(knob, value))
+        for knob, value in values.items()
+        if value is not None and not (knob == "lora_rank" and value == 0)
+    ]
+    return [("method", METHOD_WORDS[point.method]), *rows]

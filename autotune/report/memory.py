@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from autotune.display.words import phase_words
-from autotune.tuning.comparison import FIGURES, PHASES, Compared, compared
+from autotune.tuning.comparison import PHASES, Compared, compared
 from trials.wire import TrialResult
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def figure_rows(forecast: Forecast | None, result: TrialResult) -> list[FigureRo
     if forecast is not None and forecast.comparable:
         both = {one.figure: one for one in compared(values, result)}
     rows = []
-    for name in FIGURES:
-        rows.append(_row(FIGURE_WORDS[name], values.get(name), getattr(result, name), both.get(name)))
+    for name, words in FIGURE_WORDS.items():
+        rows.append(_row(words, values.get(name), getattr(result, name), both.get(name)))
     phases, measured = values.get(PHASES) or {}, result.phase_peak_allocated_bytes
     for phase in dict.fromkeys((*measured, *phases)):
         words = f"allocated in: {phase_words(phase)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from importlib.resources import files
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,7 +21,7 @@ from autotune.report.figures.parallel import parallel
 from autotune.report.figures.style import OUTCOME_WORDS
 from autotune.report.figures.tradeoff import tradeoff
 from autotune.report.front import card_budgets, front
-from autotune.report.knob_words import knob_words, point_rows, value_words
+from autotune.report.knob_words import METHOD_WORDS, knob_words, point_rows, value_words
 from autotune.report.memory import drawn, figure_rows, measured_pieces, predicted_pieces
 from autotune.report.neighbours import steps_from
 from autotune.report.words import counts_words, headline, history_words, nearest_failure, tradeoff_words
@@ -88,9 +89,13 @@ def _facts(evidence: Evidence) -> dict[str, Any]:
         "needed": needed,
         "budget_share": needed / evidence.budget_bytes if needed is not None else None,
         "rows": point_rows(chosen.record.point) if chosen else [],
+        "method": METHOD_WORDS[evidence.inputs.method],
         "nearest": nearest_failure(evidence),
         "inputs": evidence.inputs,
         "witness": evidence.witness,
+        "failures": sum(
+            record.result.tokens_per_second is None for record in evidence.records if record.result
+        ),
         "tradeoff_words": tradeoff_words(evidence),
         "history_words": history_words(evidence),
         "ds_config": json.dumps(result.ds_config, indent=2) if result and result.ds_config else "",
@@ -111,6 +116,7 @@ def _evidence_tables(evidence: Evidence) -> dict[str, Any]:
         "least_trials": LEAST_TRIALS,
         "steps": steps_from(chosen.record, evidence.records, batch_is_searched=searched) if chosen else [],
         "corners": corners,
+        "price_groups": [(knob, list(group)) for knob, group in groupby(evidence.prices, lambda p: p.knob)],
         "cards": card_budgets(corners, evidence.budget_bytes),
     }
 

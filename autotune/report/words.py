@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from autotune.display.words import memory_of, point_words, size_words, speed_words
@@ -18,7 +19,9 @@ def headline(evidence: Evidence) -> str:
     budget = format_size(evidence.budget_bytes)
     if evidence.chosen is not None:
         result = evidence.chosen.measured
-        return f"{speed_words(result.tokens_per_second)} in {size_words(memory_of(result))} of {budget}"
+        words = f"{speed_words(result.tokens_per_second)} in {size_words(memory_of(result))} of {budget}"
+        # A number stays with its unit.
+        return re.sub(r"(?<=\d) (?=[A-Za-z])", "\u00a0", words)
     if not evidence.records:
         return "No trial yet"
     outcomes = {record.result.outcome for record in evidence.records if record.result}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autotune.report.figures.style import (
-    ABOVE,
     MARKERS,
     MUTED,
     OUTCOME_WORDS,
@@ -17,7 +16,7 @@ from autotune.report.figures.style import (
     hovering,
     layout,
     scatter,
-    strip_axis,
+    speed_axes,
     with_outcome,
 )
 from autotune.winner.ranking import fits, tokens_per_second
@@ -69,9 +68,10 @@ def history(evidence: Evidence) -> Figure | None:
     return {
         "data": traces,
         "layout": layout(
-            xaxis=axis("trial", range=[0.3, last + 0.7], tickformat="d", dtick=1 if last <= 12 else None),
-            yaxis=axis("tokens per second", domain=list(ABOVE), rangemode="tozero"),
-            yaxis2=strip_axis(),
+            **speed_axes(
+                axis("trial", range=[0.3, last + 0.7], tickformat="d", dtick=1 if last <= 12 else None),
+                failures=any(trace.get("yaxis") == "y2" for trace in traces),
+            ),
         ),
     }
 

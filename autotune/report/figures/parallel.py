@@ -100,7 +100,7 @@ def _kinds(fastest: float) -> list[tuple[str, str, str]]:
 
 def _share_words(step: int) -> str:
     width = 100 // len(RAMP)
-    return f"{step * width} to {(step + 1) * width} % of the fastest"
+    return f"{step * width} to {(step + 1) * width}% of the fastest"
 
 
 def _group(record: Record, fastest: float) -> str:

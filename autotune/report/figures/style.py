@@ -42,7 +42,7 @@ OUTCOME_WORDS = {
 WINNER_MARKER = {"symbol": "star", "size": 17, "color": GOLD, "line": {"width": 1.2, "color": INK}}
 RAN = (Outcome.OK, Outcome.STOPPED)
 # Where trials without a speed stand: a strip of its own below the figure.
-STRIP, ABOVE = (0.0, 0.07), (0.15, 1.0)
+STRIP, ABOVE = (0.0, 0.08), (0.12, 1.0)
 
 
 @dataclass(frozen=True)
@@ -89,16 +89,27 @@ def axis(title: str, **values: Any) -> dict[str, Any]:
     }
 
 
-def strip_axis() -> dict[str, Any]:
-    """The vertical axis of the strip of trials without a speed."""
-    return {
+def speed_axes(x_axis: dict[str, Any], *, failures: bool) -> dict[str, Any]:
+    """The axes of a figure of throughput, as part of a layout.
+
+    Args:
+        x_axis: the horizontal one.
+        failures: whether some trials have no speed and stand in a strip below, on `y2`.
+    """
+    speed = axis("tokens per second", rangemode="tozero")
+    if not failures:
+        return {"xaxis": x_axis, "yaxis": speed}
+    strip = {
         "domain": list(STRIP),
         "range": [-1, 1],
-        "showticklabels": False,
+        "tickvals": [0],
+        "ticktext": ["failed"],
         "showgrid": False,
         "zeroline": False,
+        "automargin": True,
         "fixedrange": True,
     }
+    return {"xaxis": {**x_axis, "anchor": "y2"}, "yaxis": {**speed, "domain": list(ABOVE)}, "yaxis2": strip}
 
 
 def hover(record: Record) -> str:

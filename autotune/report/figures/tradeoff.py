@@ -19,7 +19,7 @@ from autotune.report.figures.style import (
     hovering,
     layout,
     scatter,
-    strip_axis,
+    speed_axes,
     unit_for,
     with_outcome,
 )
@@ -92,9 +92,10 @@ def tradeoff(evidence: Evidence) -> Figure | None:
     return {
         "data": traces,
         "layout": layout(
-            xaxis=axis(f"device memory it needs, {unit.name}", range=[0, unit.of(furthest * MARGIN)]),
-            yaxis=axis("tokens per second", domain=list(ABOVE), rangemode="tozero"),
-            yaxis2=strip_axis(),
+            **speed_axes(
+                axis(f"device memory it needs, {unit.name}", range=[0, unit.of(furthest * MARGIN)]),
+                failures=any(trace.get("yaxis") == "y2" for trace in traces),
+            ),
             shapes=[
                 {
                     "type": "line",
@@ -110,14 +111,17 @@ def tradeoff(evidence: Evidence) -> Figure | None:
             annotations=[
                 {
                     "x": unit.of(budget),
-                    "y": 1,
+                    "y": ABOVE[0],
                     "xref": "x",
                     "yref": "paper",
                     "text": f"budget {format_size(budget)}",
+                    # Along the line, from below: the fast configurations stand at its upper end.
+                    "textangle": -90,
                     "showarrow": False,
                     "xanchor": "right",
-                    "yanchor": "top",
-                    "xshift": -5,
+                    "yanchor": "bottom",
+                    "xshift": -1,
+                    "yshift": 4,
                     "font": {"color": MUTED},
                 }
             ],

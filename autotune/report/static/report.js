@@ -62,6 +62,8 @@
       layout.font.size = 11;
       layout.margin = { ...layout.margin, l: 44, r: 6 };
       layout.xaxis.nticks = 5;
+      // The legend has a line for each trace here.
+      if (!plot.classList.contains("wide")) plot.style.height = `${290 + 19 * figure.data.length}px`;
     }
     const data = name === "parallel" ? highlight(figure.data) : figure.data;
     return Plotly.react(plot, data, layout, { responsive: true, displayModeBar: false });
