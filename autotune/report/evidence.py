@@ -122,11 +122,12 @@ def _safe_command(study: Study, storage_url: str, secrets: Sequence[str]) -> str
 
 def redact_word(word: str) -> str:
     """A word of a command without the password of a URL in it; a flag and `=` may come before it."""
-    flag, equals, value = word.partition("=")
-    if flag.startswith("--") and equals:
-        return flag + equals + redact_word(value)
     quote = word[:1] if word[:1] in ("'", '"') else ""
-    return quote + redact(word[len(quote) :])
+    bare = word[len(quote) :]
+    flag, equals, value = bare.partition("=")
+    if flag.startswith("--") and equals:
+        return quote + flag + equals + redact_word(value)
+    return quote + redact(bare)
 
 
 def _without(record: Record, secrets: Sequence[str]) -> Record:

@@ -13,6 +13,7 @@ GIB = 2**30
 BUDGET = 24 * GIB
 OUTSIDE = 2 * GIB
 LAYERS = 32
+HOSTILE = "</script><script>window.hacked = true</script><img src=x onerror='window.hacked = true'>&amp;"
 VERSIONS = {"torch": "2.11.0", "deepspeed": "0.19.8", "transformers": "5.17.0"}
 GPU = GpuState(
     name="NVIDIA H200", driver="580.65", sm_clock_mhz=1980, temperature_celsius=51, power_watts=612.4
@@ -142,7 +143,7 @@ def add(study: Study, point: Point, result: TrialResult, *, with_prediction: boo
 
 
 def grid() -> list[Point]:
-    """Points over four knobs, in an order in which the fast ones do not come first."""
+    """Points over three knobs, in an order in which the fast ones do not come first."""
     points = [
         WINNER.model_copy(
             update={
@@ -150,26 +151,24 @@ def grid() -> list[Point]:
                 "gradient_accumulation_steps": 32 // size,
                 "checkpoint_fraction": fraction,
                 "lora_rank": rank,
-                "zero_stage": stage,
             }
         )
         for size in (1, 2, 4, 8)
         for fraction in (1.0, 0.5, 0.0)
         for rank in (16, 64)
-        for stage in (0, 2)
     ]
     return [points[(7 * index) % len(points)] for index in range(len(points))]
 
 
 def full_study(folder: Path) -> Study:
-    """A confirmed winner among 48 trials with out-of-memory, stopped, crashed and other trials."""
+    """A confirmed winner among 24 trials with out-of-memory, stopped, crashed and other trials."""
     study = new_study(folder)
     study.set_note("skipped", 112)
     endings = {
-        5: bad(Outcome.CRASH, message="RuntimeError: <b>CUDA error</b>"),
-        17: bad(Outcome.TIMEOUT),
-        23: bad(Outcome.NAN, message="the loss is NaN"),
-        31: bad(Outcome.HOST_OOM, host_peak_bytes=90 * GIB),
+        1: bad(Outcome.CRASH, message=f"RuntimeError: {HOSTILE}"),
+        4: bad(Outcome.TIMEOUT),
+        8: bad(Outcome.NAN, message="the loss is NaN"),
+        11: bad(Outcome.HOST_OOM, host_peak_bytes=90 * GIB),
     }
     for index, point in enumerate(grid()):
         short = needs(point) - BUDGET
@@ -191,4 +190,37 @@ def full_study(folder: Path) -> Study:
         step_seconds=(2.9,) * 20,
     )
     study.add_confirmation(best, longer)
+    return study
+
+
+def empty_study(folder: Path) -> Study:
+    """A study that was begun and nothing more."""
+    return new_study(folder)
+
+
+def hopeless_study(folder: Path) -> Study:
+    """Three trials, all out of memory: one says by how much, one while loading, one of host memory."""
+    study = new_study(folder)
+    points = grid()[:3]
+    add(study, points[0], bad(Outcome.OOM, oom_short_bytes=3 * GIB))
+    add(study, points[1], bad(Outcome.OOM, phase=Phase.LOAD), with_prediction=False)
+    add(study, points[2], bad(Outcome.HOST_OOM), with_prediction=False)
+    return study
+
+
+def single_study(folder: Path) -> Study:
+    """One trial that ran; nothing was predicted and no interval is known."""
+    study = new_study(folder)
+    brief = good(WINNER, tokens_per_second_low=None, tokens_per_second_high=None, step_seconds=(2.9,))
+    add(study, WINNER, brief, with_prediction=False)
+    return study
+
+
+def unconfirmed_study(folder: Path) -> Study:
+    """Two trials; the longer run of the faster one went out of memory, so the other leads, unconfirmed."""
+    study = new_study(folder, model=HOSTILE)
+    faster = WINNER.model_copy(update={"checkpoint_fraction": 0.0})
+    add(study, WINNER, good(WINNER))
+    add(study, faster, good(faster))
+    study.add_confirmation(faster, bad(Outcome.OOM, phase=Phase.EVALUATION, oom_short_bytes=GIB))
     return study
