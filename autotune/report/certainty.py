@@ -41,7 +41,7 @@ def statements(evidence: Evidence, others: list[Contender]) -> list[Statement]:
     if tied:
         words = _counted(tied, "other configuration is", "other configurations are")
         found.append(Statement("plain", f"{words} as fast within the noise."))
-    else:
+    elif len(evidence.ranked) > 1:
         found.append(
             Statement("good", "No other configuration that was measured is as fast within the noise.")
         )

@@ -14,9 +14,8 @@ from autotune.report.figures.style import (
     axis,
     hover,
     hovering,
-    layout,
     scatter,
-    speed_axes,
+    speed_figure,
     with_outcome,
 )
 from autotune.winner.ranking import fits, tokens_per_second
@@ -65,15 +64,8 @@ def history(evidence: Evidence) -> Figure | None:
             )
         )
     last = max(record.number for record in evidence.records) + 1
-    return {
-        "data": traces,
-        "layout": layout(
-            **speed_axes(
-                axis("trial", range=[0.3, last + 0.7], tickformat="d", dtick=1 if last <= 12 else None),
-                failures=any(trace.get("yaxis") == "y2" for trace in traces),
-            ),
-        ),
-    }
+    x_axis = axis("trial", range=[0.3, last + 0.7], tickformat="d", dtick=1 if last <= 12 else None)
+    return speed_figure(traces, x_axis)
 
 
 def best_so_far(evidence: Evidence) -> tuple[list[int], list[float]]:

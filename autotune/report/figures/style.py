@@ -42,7 +42,7 @@ OUTCOME_WORDS = {
 WINNER_MARKER = {"symbol": "star", "size": 17, "color": GOLD, "line": {"width": 1.2, "color": INK}}
 RAN = (Outcome.OK, Outcome.STOPPED)
 # Where trials without a speed stand: a strip of its own below the figure.
-STRIP, ABOVE = (0.0, 0.08), (0.12, 1.0)
+STRIP, ABOVE, WHOLE = (0.0, 0.08), (0.12, 1.0), (0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -89,27 +89,39 @@ def axis(title: str, **values: Any) -> dict[str, Any]:
     }
 
 
-def speed_axes(x_axis: dict[str, Any], *, failures: bool) -> dict[str, Any]:
-    """The axes of a figure of throughput, as part of a layout.
+def speed_figure(traces: list[dict[str, Any]], x_axis: dict[str, Any], **values: Any) -> Figure:
+    """A figure of throughput; trials without one, the traces on `y2`, stand in a strip of their own below.
 
     Args:
+        traces: what is drawn.
         x_axis: the horizontal one.
-        failures: whether some trials have no speed and stand in a strip below, on `y2`.
+        values: further parts of the layout.
+
+    Returns:
+        The figure; `short` where there is the strip alone, which needs little height.
     """
+    failures = any(trace.get("yaxis") == "y2" for trace in traces)
+    speeds = any(trace.get("yaxis") != "y2" for trace in traces)
+    axes = _axes(x_axis, failures=failures, speeds=speeds)
+    return {"data": traces, "layout": layout(**axes, **values), "short": not speeds}
+
+
+def _axes(x_axis: dict[str, Any], *, failures: bool, speeds: bool) -> dict[str, Any]:
     speed = axis("tokens per second", rangemode="tozero")
     if not failures:
         return {"xaxis": x_axis, "yaxis": speed}
     strip = {
-        "domain": list(STRIP),
+        "domain": list(STRIP if speeds else WHOLE),
         "range": [-1, 1],
         "tickvals": [0],
-        "ticktext": ["failed"],
+        "ticktext": ["failed "],
         "showgrid": False,
         "zeroline": False,
         "automargin": True,
         "fixedrange": True,
     }
-    return {"xaxis": {**x_axis, "anchor": "y2"}, "yaxis": {**speed, "domain": list(ABOVE)}, "yaxis2": strip}
+    above = {**speed, "domain": list(ABOVE), "visible": speeds}
+    return {"xaxis": {**x_axis, "anchor": "y2"}, "yaxis": above, "yaxis2": strip}
 
 
 def hover(record: Record) -> str:

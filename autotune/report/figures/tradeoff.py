@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune.display.words import memory_of
 from autotune.report.figures.style import (
@@ -17,9 +17,8 @@ from autotune.report.figures.style import (
     axis,
     hover,
     hovering,
-    layout,
     scatter,
-    speed_axes,
+    speed_figure,
     unit_for,
     with_outcome,
 )
@@ -89,43 +88,35 @@ def tradeoff(evidence: Evidence) -> Figure | None:
                 hovertemplate="%{text}<extra></extra>",
             )
         )
+    any_speed = any(trace["yaxis"] == "y" for trace in traces if "yaxis" in trace)
+    return speed_figure(
+        traces,
+        axis(f"device memory it needs, {unit.name}", range=[0, unit.of(furthest * MARGIN)]),
+        shapes=[_budget_line(unit.of(budget))],
+        annotations=[_budget_words(unit.of(budget), budget, low=not any_speed)],
+    )
+
+
+def _budget_line(x: float) -> dict[str, Any]:
+    ends = {"x0": x, "x1": x, "y0": 0, "y1": 1}
+    return {"type": "line", "xref": "x", "yref": "paper", **ends, "line": {"color": MUTED, "width": 1.5}}
+
+
+def _budget_words(x: float, budget_bytes: int, *, low: bool) -> dict[str, Any]:
+    """The line's label: along it, from below, for the fast stand at its upper end; across a low figure."""
+    place = (
+        {"y": 1, "yanchor": "top", "xshift": -4} if low else {"y": ABOVE[0], "yanchor": "bottom", "yshift": 4}
+    )
     return {
-        "data": traces,
-        "layout": layout(
-            **speed_axes(
-                axis(f"device memory it needs, {unit.name}", range=[0, unit.of(furthest * MARGIN)]),
-                failures=any(trace.get("yaxis") == "y2" for trace in traces),
-            ),
-            shapes=[
-                {
-                    "type": "line",
-                    "xref": "x",
-                    "yref": "paper",
-                    "x0": unit.of(budget),
-                    "x1": unit.of(budget),
-                    "y0": 0,
-                    "y1": 1,
-                    "line": {"color": MUTED, "width": 1.5},
-                }
-            ],
-            annotations=[
-                {
-                    "x": unit.of(budget),
-                    "y": ABOVE[0],
-                    "xref": "x",
-                    "yref": "paper",
-                    "text": f"budget {format_size(budget)}",
-                    # Along the line, from below: the fast configurations stand at its upper end.
-                    "textangle": -90,
-                    "showarrow": False,
-                    "xanchor": "right",
-                    "yanchor": "bottom",
-                    "xshift": -1,
-                    "yshift": 4,
-                    "font": {"color": MUTED},
-                }
-            ],
-        ),
+        "x": x,
+        "xref": "x",
+        "yref": "paper",
+        "text": f"budget {format_size(budget_bytes)}",
+        "textangle": 0 if low else -90,
+        "showarrow": False,
+        "xanchor": "right",
+        "font": {"color": MUTED},
+        **place,
     }
 
 

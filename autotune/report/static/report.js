@@ -51,6 +51,7 @@
   const draw = (plot) => {
     const name = plot.dataset.figure;
     const figure = colored(figures[name], getComputedStyle(root));
+    if (figure.short) plot.style.height = "11rem";
     const layout = figure.layout;
     layout.font.family = getComputedStyle(document.body).fontFamily;
     layout.autosize = true;
@@ -63,7 +64,7 @@
       layout.margin = { ...layout.margin, l: 44, r: 6 };
       layout.xaxis.nticks = 5;
       // The legend has a line for each trace here.
-      if (!plot.classList.contains("wide")) plot.style.height = `${290 + 19 * figure.data.length}px`;
+      if (!figure.short && !plot.classList.contains("wide")) plot.style.height = `${290 + 19 * figure.data.length}px`;
     }
     const data = name === "parallel" ? highlight(figure.data) : figure.data;
     return Plotly.react(plot, data, layout, { responsive: true, displayModeBar: false });
