@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint test-gpu bench-memory claims clean
+.PHONY: demo test lint check-report test-gpu bench-memory claims clean
 
 $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	PYTHON="$(PYTHON)" bash scripts/make_venv.sh $(VENV)
@@ -23,6 +23,10 @@ lint: $(STAMP)
 
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -m gpu
+
+# The report's page in headless Chromium (apt-get install chromium); make test skips that where there is none.
+check-report: $(STAMP)
+	REQUIRE_CHROMIUM=1 $(BIN)/python -m pytest tests/report
 
 # Predicted against measured memory, on the recorded measurements (about ten minutes the first time).
 bench-memory: $(STAMP)
