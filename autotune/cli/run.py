@@ -101,6 +101,7 @@ def _request(ctx: click.Context, flags: dict[str, Any]) -> Request:
         study=flags["study"],
         storage=flags["storage"],
         export_dir=Path(flags["export_dir"]) if flags["export_dir"] else None,
+        exports=flags["export"] or ((flags["trainer"],) if flags["trainer"] else ()),
         load_weights=flags["load_weights"],
         nvme_path=flags["nvme_path"],
         seed=flags["seed"],
@@ -115,8 +116,12 @@ def command_line(ctx: click.Context, storage: str | None) -> str:
         if ctx.get_parameter_source(parameter.name or "") is not ParameterSource.ENVIRONMENT:
             continue
         flag = parameter.opts[0]
-        is_flag = isinstance(parameter, click.Option) and parameter.is_flag
-        words += [flag] if is_flag else [flag, os.environ[str(parameter.envvar)]]
+        value = os.environ[str(parameter.envvar)]
+        if isinstance(parameter, click.Option) and parameter.is_flag:
+            words.append(flag)
+        else:
+            for one in value.split() if parameter.multiple else [value]:
+                words += [flag, one]
     if storage:
         from autotune.study import redact
 
