@@ -71,6 +71,8 @@ def exported(winner: Winner) -> Mapping[str, str]:
             {
                 "deepspeed": "ds_config.auto.json",
                 "max_length": winner.seq_len,
+                # Its default leaves longer documents out.
+                "truncation_strategy": "right",
                 **batch_arguments(winner),
                 **precision_arguments(winner),
                 **optimizer_arguments(winner),

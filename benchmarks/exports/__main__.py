@@ -1,4 +1,4 @@
-"""`python -m benchmarks.exports`: trainers train two steps with their exported files; what they trained is read.
+"""`python -m benchmarks.exports`: trainers train two steps with the exported files, and that is read back.
 
 Run by `make check-exports`, which makes the environments. Writes benchmarks/results/exports.md.
 """
@@ -131,10 +131,10 @@ def report(rows: list[Checked], installed: dict[str, dict[str, str]]) -> str:
         "# The exported files in the trainers themselves",
         "",
         f"`make check-exports`: each winner, on {MODEL} with random weights, is exported; each trainer is",
-        "started on the files as their header says, on the CPU, with the user's part filled in (model, data, two",
-        "steps). After the second optimizer step the live DeepSpeed engine and the model are read: micro batch,",
-        "accumulation, clipping, precision, ZeRO stage, offload, bucket size; rank, alpha, targets and dropout of",
-        "the adapters; quantization; the checkpointed layers and their reentrancy; the optimizer's state;",
+        "started on the files as their header says, on the CPU, with the user's part filled in (model, data,",
+        "two steps). After the second optimizer step the live DeepSpeed engine and the model are read:",
+        "micro batch, accumulation, clipping, precision, ZeRO stage, offload, bucket size; rank, alpha, targets",
+        "and dropout of the adapters; quantization; the checkpointed layers and their reentrancy; the optimizer's state;",
         "attention; the precision of what is trained; the shape of the batches. `as measured`: all is the winner's.",
         "",
         "| winner | trainer | read back | the export says it loses |",

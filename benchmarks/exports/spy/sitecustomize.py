@@ -29,7 +29,7 @@ class AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         if name != self.name:
             return None
-        sys.meta_path.remove(self)
+        # Asked also by those who only want to know whether the package is there.
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None:
             self.real, spec.loader = spec.loader, self
@@ -39,6 +39,7 @@ class AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return self.real.create_module(spec)
 
     def exec_module(self, module: types.ModuleType) -> None:
+        sys.meta_path.remove(self)
         module.__spec__.loader = self.real
         self.real.exec_module(module)
         self.done(module)
