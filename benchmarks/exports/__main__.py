@@ -28,6 +28,15 @@ PACKAGES = (
     *("deepspeed", "bitsandbytes", "torch"),
 )
 
+INTRODUCTION = f"""\
+`make check-exports`: each winner, on {MODEL} with random weights, is exported; each trainer is started on
+the files as their header says, on the CPU, with the user's part filled in (model, data, two steps). After
+the second optimizer step the live DeepSpeed engine and the model are read: micro batch, accumulation,
+clipping, precision, ZeRO stage, offload, bucket size; rank, alpha, targets and dropout of the adapters;
+quantization; the checkpointed layers and their reentrancy; the kind of the optimizer's state; attention;
+the precision of what is trained; the shape of the batches. `as measured`: all of it is the winner's.
+"""
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -130,13 +139,7 @@ def report(rows: list[Checked], installed: dict[str, dict[str, str]]) -> str:
     lines = [
         "# The exported files in the trainers themselves",
         "",
-        f"`make check-exports`: each winner, on {MODEL} with random weights, is exported; each trainer is",
-        "started on the files as their header says, on the CPU, with the user's part filled in (model, data,",
-        "two steps). After the second optimizer step the live DeepSpeed engine and the model are read:",
-        "micro batch, accumulation, clipping, precision, ZeRO stage, offload, bucket size; rank, alpha, targets",
-        "and dropout of the adapters; quantization; the checkpointed layers and their reentrancy; the optimizer's state;",
-        "attention; the precision of what is trained; the shape of the batches. `as measured`: all is the winner's.",
-        "",
+        INTRODUCTION,
         "| winner | trainer | read back | the export says it loses |",
         "| --- | --- | --- | --- |",
     ]

@@ -1,8 +1,8 @@
 """Loaded by every Python process that has this folder on its path: reports what a DeepSpeed engine trains.
 
-With `AUTOTUNE_SPY=FILE` set, the engine that `deepspeed.initialize` makes is described after its second optimizer
-step, from the live objects, as JSON in that file. So a trainer is started as its user starts it, and what it made
-of the exported files is read back. Needs nothing but torch, in whatever environment the trainer has.
+With `AUTOTUNE_SPY=FILE` set, the engine that `deepspeed.initialize` makes is described after its second
+optimizer step, from the live objects, as JSON in that file. So a trainer is started as its user starts it,
+and what it made of the exported files is read back. Needs nothing but torch, in whatever environment it is.
 """
 
 from __future__ import annotations
