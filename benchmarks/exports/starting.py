@@ -120,7 +120,8 @@ def run(trainer: str, winner: Winner, folder: Path, environments: Path, places: 
         "DS_ACCELERATOR": "cpu",
         "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(environments / "huggingface-home"),
-        "OMP_NUM_THREADS": "2",
+        # More would wait for each other on a machine that is busy.
+        "OMP_NUM_THREADS": "1",
     }
     process = subprocess.Popen(
         words,

@@ -70,7 +70,7 @@ def test_the_folder_holds_what_a_start_names(make_winner: Any) -> None:
         assert exporter.start(winner) in files["README.md"] or exporter.name in ("deepspeed", "script")
 
 
-# Where each trainer says a knob: its key, and the value for what the point says. Read in the trainers' sources.
+# Where each trainer says a knob: its key, and its value for the point's. Read in the trainers' sources.
 ADAMW = {"adamw": "adamw_torch", "adamw8bit": "adamw_bnb_8bit", "paged_adamw8bit": "paged_adamw_8bit"}
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 MICRO_BATCH = dict.fromkeys(YAML_TRAINERS, "per_device_train_batch_size") | {"axolotl": "micro_batch_size"}

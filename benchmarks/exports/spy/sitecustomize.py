@@ -137,7 +137,9 @@ def adapters(module: Any) -> dict[str, Any]:
 
 
 def quantization(module: Any) -> dict[str, Any]:
-    kinds = [part for part in module.modules() if type(part).__name__ in ("Linear4bit", "Linear8bitLt")]
+    # peft's own layers bear the same names.
+    own = [part for part in module.modules() if type(part).__module__.startswith("bitsandbytes")]
+    kinds = [part for part in own if type(part).__name__ in ("Linear4bit", "Linear8bitLt")]
     if not kinds:
         return {"quantization": "none"}
     if type(kinds[0]).__name__ == "Linear8bitLt":
