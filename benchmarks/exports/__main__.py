@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.export import EXPORTERS, chosen_exporters, export_folder, loss_words
 from benchmarks.exports.materials import make_documents, make_model
-from benchmarks.exports.starting import STARTS, run
-from benchmarks.exports.winners import MODEL, POINTS, expected, winner
+from benchmarks.exports.starting import STARTS, Job, job, run_forked, run_whole
+from benchmarks.exports.winners import MODEL, POINTS, WINNERS, expected, winner
 
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "exports.md"
 PACKAGES = (
@@ -73,11 +74,14 @@ def main() -> int:
     places = {"model": str(work / "model"), "text": str(work / "text"), "chat": str(work / "chat")}
     make_model(work / "model", MODEL)
     make_documents(work)
-    rows = []
-    for name in arguments.winner or POINTS:
-        for trainer in arguments.trainer or EXPORTERS:
-            rows.append(check(name, trainer, work, environments, places))
-            print(f"{name} | {trainer}: {rows[-1].verdict}", flush=True)
+    rows, jobs = [], []
+    for trainer in arguments.trainer or EXPORTERS:
+        for name in arguments.winner or WINNERS[trainer]:
+            made = exported(name, trainer, work, places)
+            rows.append(made) if isinstance(made, Checked) else jobs.append(made)
+    for ended in run_all(jobs, environments, places):
+        rows.append(checked(ended))
+        print(f"{ended.winner} | {ended.trainer}: {rows[-1].verdict}", flush=True)
     if not arguments.trainer and not arguments.winner:
         arguments.output.write_text(report(rows, versions(environments)), encoding="utf-8")
     if arguments.work is None:
@@ -85,26 +89,46 @@ def main() -> int:
     return 0 if all(row.good for row in rows) else 1
 
 
-def check(name: str, trainer: str, work: Path, environments: Path, places: dict[str, str]) -> Checked:
-    """One winner in one trainer."""
+def exported(name: str, trainer: str, work: Path, places: dict[str, str]) -> Job | Checked:
+    """One winner's folder for one trainer, ready to start; or why there is none."""
     one = winner(name)
     folder = work / f"{name} {trainer}".replace(",", "").replace(" ", "-")
     shutil.rmtree(folder, ignore_errors=True)
     try:
         exporters = chosen_exporters([trainer], one.point)
     except UsageError as error:
-        return Checked(name, trainer, f"nothing to export: {error.message.partition(': ')[2]}")
+        return Checked(name, trainer, f"refused: {error.message.partition(': ')[2]}")
     export_folder(one, folder, exporters)
-    lost = loss_words(trainer, one)
-    ended = run(trainer, one, folder, environments, places)
-    if ended.report is None:
-        reason = ended.output.strip().splitlines()[-1:] or ["nothing printed"]
-        return Checked(name, trainer, f"did not train (exit {ended.code}): {reason[0]}", lost, False)
+    return job(name, trainer, one, folder, places)
+
+
+def run_all(jobs: list[Job], environments: Path, places: dict[str, str]) -> Iterator[Job]:
+    """Each trainer's first winner by its whole command, the others as forks."""
+    first = {one.trainer: one for one in reversed(jobs)}
+    for one in first.values():
+        yield run_whole(one, environments)
+    for environment in dict.fromkeys(STARTS[one.trainer].environment for one in jobs):
+        rest = [
+            one
+            for one in jobs
+            if one is not first[one.trainer] and STARTS[one.trainer].environment == environment
+        ]
+        yield from run_forked(rest, environments, places)
+
+
+def checked(ended: Job) -> Checked:
+    """What the live objects said, beside the winner."""
+    one = winner(ended.winner)
+    lost = loss_words(ended.trainer, one)
+    if not ended.report.exists():
+        printed = ended.log.read_text(encoding="utf-8").strip().splitlines()
+        verdict = f"did not train (exit {ended.code}): {printed[-1]}"
+        return Checked(ended.winner, ended.trainer, verdict, lost, False)
     found = json.loads(ended.report.read_text(encoding="utf-8"))
-    wrong = differences(expected(one, trainer), found)
+    wrong = differences(expected(one, ended.trainer), found)
     if ended.code != 0:
         wrong.append(f"exit {ended.code} after the second step")
-    return Checked(name, trainer, "; ".join(wrong) or "as measured", lost, not wrong)
+    return Checked(ended.winner, ended.trainer, "; ".join(wrong) or "as measured", lost, not wrong)
 
 
 def differences(wanted: dict[str, Any], found: dict[str, Any]) -> list[str]:
@@ -143,7 +167,9 @@ def report(rows: list[Checked], installed: dict[str, dict[str, str]]) -> str:
         "| winner | trainer | read back | the export says it loses |",
         "| --- | --- | --- | --- |",
     ]
-    for row in rows:
+    for row in sorted(
+        rows, key=lambda row: (list(EXPORTERS).index(row.trainer), list(POINTS).index(row.winner))
+    ):
         lost = "; ".join(words.partition(" is lost")[0] for words in row.lost)
         lines.append(f"| {row.winner} | {row.trainer} | {row.verdict} | {lost} |")
     lines += ["", "## Versions", "", f"Python {sys.version.split()[0]}.", ""]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autotune.export import EXPORTERS, Winner
@@ -26,59 +27,81 @@ class Start:
         more: arguments after the exported command: where the data is, and two steps.
         fill_in: which value each FILL_IN gets, by its key; `{model}`, `{text}` and `{chat}` are folders.
         replace: lines of the file that the user writes otherwise.
+        entry: what the launcher runs in its processes; None: the command is started whole each time.
     """
 
     environment: str
     more: str = ""
     fill_in: Mapping[str, str] = field(default_factory=dict)
     replace: Mapping[str, str] = field(default_factory=dict)
+    entry: tuple[str, ...] | None = None
 
 
 OWN = "--model {model} --data {text}/train.jsonl --steps 2"
 STARTS: dict[str, Start] = {
-    "deepspeed": Start("huggingface", "--model {model} --data {text}/train.jsonl --steps 2"),
-    "script": Start("huggingface", OWN),
-    "transformers": Start("huggingface", OWN),
-    "accelerate": Start("huggingface", OWN),
-    "peft": Start("huggingface", OWN),
+    "deepspeed": Start("huggingface", OWN, entry=("train.py",)),
+    "script": Start("huggingface", OWN, entry=("train.py",)),
+    "transformers": Start("huggingface", OWN, entry=("train_transformers.py",)),
+    "accelerate": Start(
+        "huggingface", OWN, entry=("--config_file", "accelerate.yaml", "train_accelerate.py")
+    ),
+    "peft": Start("huggingface", OWN, entry=("train_peft.py",)),
     "trl": Start(
         "huggingface",
         "--max_steps 2",
         {"model_name_or_path": "{model}", "dataset_name": "{text}"},
+        entry=("-m", "trl.scripts.sft", "--config", "trl.yaml"),
     ),
     "llamafactory": Start(
         "llamafactory",
         "max_steps=2",
         {"model_name_or_path": "{model}", "dataset": "documents"},
         {"dataset_dir: data": "dataset_dir: {text}"},
+        entry=("-m", "llamafactory.launcher", "llamafactory.yaml"),
     ),
     "axolotl": Start(
         "axolotl",
         "",
         {"base_model": "{model}", "path": "{text}"},
         {"num_epochs: 1": "max_steps: 2"},
+        entry=("-m", "axolotl.cli.train", "axolotl.yaml"),
     ),
     "swift": Start(
         "swift",
         "--max_steps 2 --model_type llama --template dummy",
         {"model": "{model}", "-": "{chat}/train.jsonl"},
+        entry=("-m", "swift.cli.sft", "swift.yaml"),
     ),
 }
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a trainer ended.
+class Job:
+    """One winner in one trainer.
 
     Attributes:
-        code: its exit code; None: it was ended for its time.
-        output: what it printed, its end.
-        report: the spy's file, if there is one.
+        winner: its name.
+        trainer: the exporter's name.
+        folder: the exported folder, with the user's part filled in.
+        command: the shell command that starts it.
+        code: the exit code; None: it was ended for its time, or has not run.
     """
 
-    code: int | None
-    output: str
-    report: Path | None
+    winner: str
+    trainer: str
+    folder: Path
+    command: str
+    code: int | None = None
+
+    @property
+    def report(self) -> Path:
+        """The spy's file."""
+        return self.folder / f"spy-{self.trainer}.json"
+
+    @property
+    def log(self) -> Path:
+        """What was printed."""
+        return self.folder / f"log-{self.trainer}.txt"
 
 
 def fill_in(folder: Path, start: Start, names: tuple[str, ...], places: Mapping[str, str]) -> None:
@@ -100,22 +123,102 @@ def fill_in(folder: Path, start: Start, names: tuple[str, ...], places: Mapping[
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def run(trainer: str, winner: Winner, folder: Path, environments: Path, places: Mapping[str, str]) -> Ended:
-    """Start a trainer on an exported folder as its README says, with the spy."""
+def job(name: str, trainer: str, winner: Winner, folder: Path, places: Mapping[str, str]) -> Job:
+    """What is to be run, with the user's part filled in."""
     start, exporter = STARTS[trainer], EXPORTERS[trainer]
     fill_in(folder, start, exporter.names, places)
-    report = folder / f"spy-{trainer}.json"
-    command = f"{exporter.start(winner)} {start.more.format(**places)}"
-    assignments, words = [], shlex.split(command)
+    return Job(name, trainer, folder, f"{exporter.start(winner)} {start.more.format(**places)}".strip())
+
+
+def run_whole(one: Job, environments: Path) -> Job:
+    """Start the command as its README says, with the spy."""
+    variables, words = _split(one.command)
+    with one.log.open("w", encoding="utf-8") as log:
+        log.write(f"{one.command}\n\n")
+        log.flush()
+        process = subprocess.Popen(
+            words,
+            cwd=one.folder,
+            env={**_surroundings(one.trainer, environments), **variables, "AUTOTUNE_SPY": str(one.report)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return replace(one, code=process.wait(timeout=TIMEOUT_SECONDS))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return one
+
+
+def run_forked(jobs: Sequence[Job], environments: Path, places: Mapping[str, str]) -> Iterator[Job]:
+    """Run jobs of one environment as forks of one process that has loaded the trainer.
+
+    What a launcher does before is left out; each trainer's first winner has shown that it works.
+    """
+    if not jobs:
+        return
+    environment = STARTS[jobs[0].trainer].environment
+    described = []
+    for one in jobs:
+        start = STARTS[one.trainer]
+        assert start.entry is not None and start.environment == environment
+        one.log.write_text(f"{one.command}  (forked)\n\n", encoding="utf-8")
+        described.append(
+            {
+                "winner": one.winner,
+                "trainer": one.trainer,
+                "environment": environment,
+                "folder": str(one.folder),
+                "words": [*start.entry, *shlex.split(start.more.format(**places))],
+                "variables": _split(one.command)[0],
+                "report": str(one.report),
+                "log": str(one.log),
+                "timeout_seconds": TIMEOUT_SECONDS,
+            }
+        )
+    path = jobs[0].folder.parent / f"jobs-{environment}.json"
+    path.write_text(json.dumps(described), encoding="utf-8")
+    python = environments / environment / "bin" / "python"
+    surroundings = {**_surroundings(jobs[0].trainer, environments), "AUTOTUNE_SPY": "/dev/null"}
+    with (path.with_suffix(".log")).open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            [str(python), str(SPY / "forker.py"), str(path)],
+            env=surroundings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        assert process.stdout is not None
+        left = iter(jobs)
+        for line in process.stdout:
+            if line.startswith('{"winner"'):
+                yield replace(next(left), code=json.loads(line)["code"])
+        process.wait()
+    yield from left
+
+
+def _split(command: str) -> tuple[dict[str, str], list[str]]:
+    """The variables that a shell command sets, and its words."""
+    variables, words = {}, shlex.split(command)
     while "=" in words[0]:
-        assignments.append(words.pop(0).split("=", 1))
-    binaries = environments / start.environment / "bin"
-    environment = {
+        name, _, value = words.pop(0).partition("=")
+        variables[name] = value
+    return variables, words
+
+
+def _surroundings(trainer: str, environments: Path) -> dict[str, str]:
+    """The environment of a trainer's process: on the CPU, offline."""
+    root = environments / STARTS[trainer].environment
+    return {
         **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")},
-        **dict(assignments),
-        "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(SPY),
-        "AUTOTUNE_SPY": str(report),
+        # DeepSpeed's operators are compiled anew where another environment's lie.
+        "TORCH_EXTENSIONS_DIR": str(root / "extensions"),
         "CUDA_VISIBLE_DEVICES": "",
         "DS_ACCELERATOR": "cpu",
         "HF_HUB_OFFLINE": "1",
@@ -123,21 +226,3 @@ def run(trainer: str, winner: Winner, folder: Path, environments: Path, places: 
         # More would wait for each other on a machine that is busy.
         "OMP_NUM_THREADS": "1",
     }
-    process = subprocess.Popen(
-        words,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
-        code: int | None = process.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, code = process.communicate()[0], None
-    (folder / f"log-{trainer}.txt").write_text(f"{command}\n\n{output}", encoding="utf-8")
-    return Ended(code, output[-4000:], report if report.exists() else None)

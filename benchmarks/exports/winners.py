@@ -43,6 +43,25 @@ POINTS: dict[str, dict[str, Any]] = {
     "LoRA, half of the layers": {"lora_rank": 16, "zero_stage": 2, "checkpoint_fraction": 0.5},
 }
 
+# Which winners each trainer trains: all where it takes seconds, those that differ most elsewhere.
+FEW = (
+    "full, ZeRO-2, optimizer offloaded",
+    "QLoRA NF4, 8-bit AdamW",
+    "LoRA, half of the layers",
+    "LoRA, ZeRO-3",
+)
+WINNERS: dict[str, tuple[str, ...]] = {
+    "deepspeed": ("LoRA, half of the layers",),
+    "transformers": tuple(POINTS),
+    "accelerate": tuple(POINTS),
+    "trl": tuple(POINTS),
+    "peft": ("LoRA, stage 0", *FEW),
+    "llamafactory": FEW,
+    "axolotl": FEW,
+    "swift": FEW,
+    "script": ("LoRA, half of the layers", "full, ZeRO-3, all offloaded"),
+}
+
 
 def winner(name: str) -> Winner:
     """A winner as `autotune run --device cpu` would hand it over; only what is exported of it is real."""
