@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint check-report test-gpu bench-memory claims clean
+.PHONY: demo test lint check-report check-exports test-gpu bench-memory claims clean
 
 $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	PYTHON="$(PYTHON)" bash scripts/make_venv.sh $(VENV)
@@ -36,5 +36,10 @@ bench-memory: $(STAMP)
 claims: $(STAMP)
 	$(BIN)/python -m benchmarks.claims
 
+# The exported files in the trainers themselves, two steps each on the CPU: benchmarks/results/exports.md.
+check-exports: $(STAMP)
+	PYTHON="$(PYTHON)" bash benchmarks/exports/environments.sh .venvs-exports
+	$(BIN)/python -m benchmarks.exports
+
 clean:
-	rm -rf $(VENV) out
+	rm -rf $(VENV) .venvs-exports out

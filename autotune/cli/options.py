@@ -18,6 +18,11 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 METHODS = ("auto", "full", "lora", "qlora", "any")
 SAMPLERS = ("physics", "tpe", "gp", "random", "grid")
 DEVICES = ("cuda", "cpu")
+# The exporters' names, here so that --help does not import them; a test compares.
+FORMATS = (
+    *("deepspeed", "transformers", "accelerate", "trl", "peft", "llamafactory", "axolotl", "swift", "script"),
+    "all",
+)
 DEFAULT_TRIALS = 40
 DEFAULT_TIMEOUT_SECONDS = 8 * 3600.0
 DEFAULT_TRIAL_TIMEOUT_SECONDS = 600.0
@@ -153,6 +158,12 @@ run_options = stack(
     ),
     storage_option,
     option("--export-dir", metavar="DIR", help="The winner's folder.  [default: autotune-out/STUDY]"),
+    option(
+        "--export",
+        type=click.Choice(FORMATS, case_sensitive=False),
+        multiple=True,
+        help="Also write the files of a trainer; can be given again.  [default: the --trainer, if any]",
+    ),
     option("--load-weights", is_flag=True, help="Measure with the model's real weights."),
     option("--nvme-path", type=FOLDER, metavar="DIR", help="A folder on NVMe: allows offload to it."),
     option(
