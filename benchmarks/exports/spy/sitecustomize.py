@@ -47,6 +47,8 @@ class AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def watch(deepspeed: Any) -> None:
     """Wrap `deepspeed.initialize`."""
+    # For CPU processes that talk to each other, of which there is one here; its compilation takes a minute.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     initialize = deepspeed.initialize
 
     @functools.wraps(initialize)
