@@ -23,6 +23,9 @@ COMMANDS = {
     "estimate": LazyCommand(
         "autotune.cli.estimate", "estimate", "The memory of one configuration, piece by piece."
     ),
+    "explain": LazyCommand(
+        "autotune.cli.explain", "explain", "Why a configuration fits or not, and what would make it fit."
+    ),
     "status": LazyCommand(
         "autotune.cli.status", "status", "How a study stands: running or not, counts, the best."
     ),

@@ -35,11 +35,7 @@ def winner_of(study: Study, chosen: Chosen) -> Winner:
     Raises:
         UsageError: the study was not made by `autotune run` and does not know its model.
     """
-    inputs = study.inputs
-    note: Any = study.note(MODEL_NOTE)
-    if note is None:
-        raise UsageError(f"the study {study.name} does not hold its model", "run 'autotune run' on it once")
-    model = ModelSpec.model_validate(note)
+    inputs, model = study.inputs, model_of(study)
     result = chosen.record.result
     assert result is not None, "a winner was measured"
     return Winner(
@@ -59,6 +55,18 @@ def winner_of(study: Study, chosen: Chosen) -> Winner:
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=str(study.note(COMMAND_NOTE) or f"autotune run --study {study.name}"),
     )
+
+
+def model_of(study: Study) -> ModelSpec:
+    """The model that a study is about.
+
+    Raises:
+        UsageError: the study was not made by `autotune run` and does not know it.
+    """
+    note: Any = study.note(MODEL_NOTE)
+    if note is None:
+        raise UsageError(f"the study {study.name} does not hold its model", "run 'autotune run' on it once")
+    return ModelSpec.model_validate(note)
 
 
 def _hub_id(name: str) -> str | None:
