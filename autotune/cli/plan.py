@@ -39,7 +39,7 @@ def plan(
         if not quiet:
             click.echo(text, err=True)
 
-    request = _request(gpu_model, flags, many=budgets is not None)
+    request = _request(gpu_model, flags, say, many=budgets is not None)
     if not quiet:
         warn_of_versions()
     if budgets is not None:
@@ -93,9 +93,11 @@ def _curve(
     return 0
 
 
-def _request(gpu_model: str | None, flags: dict[str, Any], *, many: bool) -> PlanRequest:
+def _request(
+    gpu_model: str | None, flags: dict[str, Any], say: Callable[[str], None], *, many: bool
+) -> PlanRequest:
     from autotune.gpus import find_gpu
-    from autotune.models import model_limits, resolve_model
+    from autotune.models import model_limits, resolve_with_notes
     from autotune.planning.outlook import Budgets
     from autotune.planning.plan import PlanRequest
     from autotune.space import Capabilities, Setting
@@ -112,7 +114,9 @@ def _request(gpu_model: str | None, flags: dict[str, Any], *, many: bool) -> Pla
     if gpu_model is not None:
         gpu = find_gpu(gpu_model)
         budget, bf16 = gpu.memory_bytes, gpu.bf16
-    model = resolve_model(flags["model"])
+    model, notes = resolve_with_notes(flags["model"])
+    for note in notes:
+        say(f"note: {note}")
     limits = model_limits(model)
     seq_len = flags["seq_len"] or limits.default_seq_len
     if limits.max_seq_len is not None and seq_len > limits.max_seq_len:

@@ -11,6 +11,8 @@ import click
 from autotune.errors import AutotuneError
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
+# A number without a unit below this is a unit forgotten: nobody trains in less.
+LEAST_BARE_BYTES = 2**20
 _SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 
 
@@ -44,10 +46,14 @@ class SizeType(click.ParamType[int]):
             return value
         from autotune.sizes import parse_size
 
+        text = str(value).strip()
         try:
-            return parse_size(str(value))
+            size_bytes = parse_size(text)
         except AutotuneError as error:
             self.fail(f"{error.message}{': ' + error.hint if error.hint else ''}", param, ctx)
+        if size_bytes < LEAST_BARE_BYTES and text[-1:] in "0123456789.":
+            self.fail(f"{text} is {size_bytes} bytes: did you mean {text}GB?", param, ctx)
+        return size_bytes
 
 
 class DurationType(click.ParamType[float]):

@@ -179,7 +179,7 @@ def certainty_json(remaining: Remaining) -> dict[str, Any]:
 def winner_json(chosen: Chosen) -> dict[str, Any]:
     """The winner's point and figures."""
     return {
-        "trial": chosen.record.number + 1,
+        "trial": chosen.record.position,
         "method": chosen.record.point.method,
         "point": chosen.record.point.model_dump(mode="json"),
         "confirmed": chosen.confirmation is not None,

@@ -39,6 +39,7 @@ class Request:
         study: the study's name; None: found by its inputs.
         storage: URL; None: the user's data folder.
         export_dir: the winner's folder.
+        exports: the trainers whose files are written beside the folder's own; `all` is every one.
         load_weights: measure with the model's real weights.
         nvme_path: a folder on NVMe that offload may use.
         seed: of the sampler and of the synthetic tokens.
@@ -67,6 +68,7 @@ class Request:
     study: str | None = None
     storage: str | None = None
     export_dir: Path | None = None
+    exports: tuple[str, ...] = ()
     load_weights: bool = False
     nvme_path: str | None = None
     seed: int = 0

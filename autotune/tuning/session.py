@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError
 from autotune.study import PointTaken
-from autotune.tuning.folders import Folders
+from autotune.tuning.folders import Folders, trial_id
 from autotune.tuning.hindsight import look_back, surprise_words
 from autotune.tuning.interrupts import Interrupts
 from autotune.tuning.observer import Observer, Progress
@@ -98,9 +98,11 @@ class Session:
         """How far the study is, with this many points left to measure."""
         records = self.measured()
         best = choose_winner(records, budget_bytes=self.task.budget.size_bytes)
+        # They have a number like any other trial, and are made up for.
+        ignored = len(disregarded(self.study))
         return Progress(
-            measured=len(records),
-            trials=self.task.request.trials,
+            measured=len(records) + ignored,
+            trials=self.task.request.trials + ignored,
             candidates=candidates,
             seconds_left=max(0.0, self.seconds_left()),
             best_point=best.point if best else None,
@@ -159,7 +161,6 @@ class Session:
             EnvironmentProblem: the last trials all failed alike and none has succeeded.
         """
         records = self.measured()
-        position = len(records) + 1
         trial_timeout = self.task.request.trial_timeout_seconds
         allowed = min(trial_timeout, max(1.0, self.seconds_left()))
         number: int | None = None
@@ -167,7 +168,8 @@ class Session:
         try:
             with self.interrupts.held():
                 number = self.study.begin(point, predicted)
-            spec = self.spec(f"trial-{number + 1}", point, stop_below=stop_below(point, records))
+            position = self._position(number)
+            spec = self.spec(trial_id(position, number), point, stop_below=stop_below(point, records))
             self.observer.trial_started(position, point, self.progress(candidates))
             result = self.run(spec, allowed)
             if result.outcome is Outcome.TIMEOUT and allowed < trial_timeout:
@@ -181,9 +183,13 @@ class Session:
         finally:
             if number is not None:
                 self.study.abandon(number)
-        self.observer.trial_finished(position, point, result, self.progress(candidates))
+        self.observer.trial_finished(position, point, result, self.progress(candidates - 1))
         self.look_back(f"trial {position}", point, result, predicted)
         self._stop_if_hopeless()
+
+    def _position(self, number: int) -> int:
+        """The number by which users know the trial that has just begun."""
+        return next(record.position for record in self.study.records() if record.number == number)
 
     def look_back(
         self, name: str, point: Point, result: TrialResult, predicted: dict[str, Any] | None
