@@ -91,6 +91,22 @@ class ShareType(click.ParamType[float]):
         return share
 
 
+class SizesType(click.ParamType[tuple[int, ...]]):
+    """Memory sizes separated by commas, such as `16GB,24GB`; `curve` is none of them, for the curve alone."""
+
+    name = "size,...|curve"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Bytes."""
+        if isinstance(value, tuple):
+            return value
+        if str(value).strip().lower() == "curve":
+            return ()
+        return tuple(SIZE.convert(part.strip(), param, ctx) for part in str(value).split(","))
+
+
 class GlobalBatchType(click.ParamType[int | str]):
     """Sequences per optimizer step, or `any`, which makes it part of the search."""
 
@@ -145,3 +161,4 @@ DURATION = DurationType()
 GLOBAL_BATCH = GlobalBatchType()
 NAMES = NamesType()
 SHARE = ShareType()
+SIZES = SizesType()

@@ -107,8 +107,8 @@ def test_the_flags_of_run_are_those_of_the_design() -> None:
         "--space --host-budget --min-rank --lora-targets --trainer"
     )
     own = (
-        "--trials --timeout --trial-timeout --device --sampler --study --storage --export-dir --load-weights "
-        "--nvme-path --seed --json --quiet --verbose --log-file --debug"
+        "--trials --timeout --trial-timeout --device --sampler --until --study --storage --export-dir "
+        "--load-weights --nvme-path --seed --json --quiet --verbose --log-file --debug"
     )
 
     assert command is not None
