@@ -146,6 +146,7 @@ class _Sitting:
         if name != "table" and self._left() < self._arguments.limit:
             self._say(f"time is up before {name} on {case.name}")
             return
+        clear_locks()
         self._say(f"{name} on {case.name}")
         found = CONTENDERS[name](job(case))
         if found is None:
@@ -160,6 +161,7 @@ class _Sitting:
         for row in [row for row in self._rows if self._is_winner(row, case)]:
             if find_measured(self._rows, row["case"], row["setting"], row["point"]):
                 continue
+            clear_locks()
             if self._left() < MEASURE_ROOM_SECONDS:
                 self._say(f"time is up before the winner of {row['contender']} is measured")
                 continue
@@ -185,6 +187,18 @@ class _Sitting:
 
     def _say(self, text: str) -> None:
         print(f"{time.monotonic() - self._begun:6.1f} s  {text}", flush=True)
+
+
+def clear_locks() -> None:
+    """Remove build locks that a contender left when it was ended: whoever came next would wait for ever."""
+    from trials.ops import YOUNG_LOCK_SECONDS, extensions_folder, remove_stale_locks
+
+    folder = extensions_folder()
+    remove_stale_locks(folder)
+    if any(folder.glob("*/lock")):
+        # Too young to be told from one that is being taken.
+        time.sleep(YOUNG_LOCK_SECONDS + 1)
+        remove_stale_locks(folder)
 
 
 def _parser() -> argparse.ArgumentParser:

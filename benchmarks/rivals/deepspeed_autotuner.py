@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ def run_deepspeed_autotuner(job: Job) -> Found:
     config = job.folder / "ds.json"
     config.write_text(json.dumps(tuner_config(job)))
     command = [sys.executable, str(SCRIPTS / "deepspeed_launcher.py"), "--autotuning", "tune"]
-    command += ["--num_gpus", "1", "--num_nodes", "1", str(SCRIPTS / "deepspeed_training.py")]
+    command += ["--num_gpus", "1", "--num_nodes", "1", "--master_port", str(_free_port())]
+    command += [str(SCRIPTS / "deepspeed_training.py")]
     command += ["--job", str(write_job(job)), "--deepspeed_config", str(config)]
     environment = job.environment(os.environ)
     environment[CARD_BYTES] = str(job.setting.budget_bytes)
@@ -96,6 +98,14 @@ def found_by_tuner(job: Job, ended: Ended) -> Found:
         note="; ".join(notes).replace(str(job.folder), "FOLDER"),
         details={"experiments": [experiment.model_dump(mode="json") for experiment in experiments]},
     )
+
+
+def _free_port() -> int:
+    """A port that nobody listens on; each experiment takes the one after the last experiment's."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    return port
 
 
 def _deepspeed_command(folder: Path) -> Path:

@@ -25,12 +25,11 @@ def run_auto_find(job: Job) -> Found:
     """Let the Trainer find its batch, starting at the global batch."""
     progress = job.folder / PROGRESS
     command = [sys.executable, "-u", str(SCRIPT), "--job", str(write_job(job)), "--progress", str(progress)]
-    ended = run_limited(
-        command,
-        folder=job.folder,
-        environment=job.environment(os.environ),
-        limit_seconds=job.limit_seconds,
-    )
+    environment = job.environment(os.environ)
+    if job.setting.device == "cuda":
+        # With several in sight the Trainer would spread its batch over them.
+        environment["CUDA_VISIBLE_DEVICES"] = environment.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    ended = run_limited(command, folder=job.folder, environment=environment, limit_seconds=job.limit_seconds)
     seen = _progress(progress)
     attempts: list[dict[str, Any]] = seen["attempts"]
     batch, tokens_per_second = batch_found(attempts, job.setting.seq_len)
