@@ -18,6 +18,8 @@ from autotune.study.inputs import StudyInputs
 from autotune.study.trial_codec import now_text
 
 SCHEMA_VERSION = 1
+# As optuna-dashboard writes it at its axes.
+METRIC = "tokens per second"
 LONGEST_NAME = 255
 
 INPUTS = "inputs"
@@ -43,6 +45,17 @@ def read_inputs(attrs: Mapping[str, Any], name: str) -> StudyInputs:
         return StudyInputs.model_validate(attrs[INPUTS])
     except ValidationError:
         raise problem from None
+
+
+def _shown(inputs: StudyInputs) -> dict[str, Any]:
+    """What a person wants to see of a study first; for no program."""
+    return {
+        "model": inputs.model,
+        "method": inputs.method,
+        "budget GiB": round(inputs.budget_bytes / 2**30, 3),
+        "tokens per sequence": inputs.seq_len,
+        "measured on": inputs.gpu_name or inputs.device,
+    }
 
 
 def checked_name(name: str) -> str:
@@ -76,7 +89,9 @@ def create_study(storage: RDBStorage, name: str, inputs: StudyInputs) -> None:
         raise UsageError(f"the study {name} was not made by autotune", "name another one")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
-        study.set_metric_names(["tokens_per_second"])
+        study.set_metric_names([METRIC])
+    for key, value in _shown(inputs).items():
+        study.set_user_attr(key, value)
     study.set_user_attr(INPUTS, inputs.model_dump(mode="json"))
     study.set_user_attr(VERSION, __version__)
     study.set_user_attr(CREATED_AT, now_text())
