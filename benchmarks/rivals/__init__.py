@@ -26,8 +26,8 @@ DeepSpeed keeps bf16 weights and an fp32 master; its accumulation stays 1 whatev
 tuner probes with an accumulation of 1 and picks among those figures too. The recipe runs in our own
 pre-warmed process; that process' start is counted to it.
 
-What is once per machine is charged to nobody: compiling DeepSpeed's operators and measuring the share outside
-the allocator.
+What is once per machine is charged to nobody: compiling DeepSpeed's operators, measuring the share outside
+the allocator and the machine's rates.
 
 Each winner is measured once more, all in the same way: a trial of ours at its micro batch, stage,
 checkpointed share and buckets, with the accumulation that comes nearest to the global batch. So a contender's

@@ -11,6 +11,7 @@ from pathlib import Path
 from autotune.running import OutsideShare, TrialRunner
 from autotune.running.machine import Machine, inspect_machine
 from autotune.running.ops import needed_ops
+from autotune.running.probing import machine_rates
 from autotune.sizes import parse_size
 from autotune.study.storage_url import default_folder
 from benchmarks.rivals.cases import DEFAULT_CASES, Case, Setting, parse_case
@@ -127,6 +128,7 @@ class _Sitting:
         folder.mkdir(parents=True, exist_ok=True)
         outside = OutsideShare(machine, folder)
         outside.measure(runner, KINDS, self._folder, self._say)
+        machine_rates(machine, folder, runner, self._say)
         row = {
             "kind": "machine",
             "gpu": machine.gpu_name,

@@ -61,7 +61,7 @@ def _machine_lines(machines: Sequence[Row]) -> list[str]:
     if prepared is not None:
         lines += [
             f"Once per machine and charged to nobody: {prepared:.0f} s for compiling DeepSpeed's operators",
-            "and measuring the share outside the allocator.",
+            "and measuring the share outside the allocator and the machine's rates.",
             "",
         ]
     return lines
