@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.rivals.autotuner_results import best_experiment, read_experiments
+from benchmarks.rivals.autotuner_results import PROFILE, best_experiment, read_experiments
 from benchmarks.rivals.contender import Found, Job, Status
 from benchmarks.rivals.processes import Ended, run_limited
 from benchmarks.rivals.rival_job import write_job
@@ -93,7 +93,7 @@ def found_by_tuner(job: Job, ended: Ended) -> Found:
         wall_seconds=ended.wall_seconds,
         point=point,
         own_tokens_per_second=(best.samples_per_second or 0.0) * job.setting.seq_len if best else None,
-        tried=len(experiments),
+        tried=sum(experiment.name != PROFILE for experiment in experiments),
         ooms=sum(experiment.status == "oom" for experiment in experiments),
         note="; ".join(notes).replace(str(job.folder), "FOLDER"),
         details={"experiments": [experiment.model_dump(mode="json") for experiment in experiments]},
