@@ -73,7 +73,7 @@ def exported(winner: Winner) -> Mapping[str, str]:
     """The file."""
     sections = (
         (
-            "Yours to fill in. stage pt takes plain text, sft conversations with a template.",
+            "Yours to fill in. stage pt takes plain text; for sft, conversations, add packing: true, template.",
             {
                 "model_name_or_path": winner.weights_source or FILL_IN,
                 "stage": "pt",
@@ -83,11 +83,11 @@ def exported(winner: Winner) -> Mapping[str, str]:
             },
         ),
         (
+            # Said with stage pt, packing: true would make sequences a token shorter; it is the default there.
             "What was measured. Documents are packed into sequences of this many tokens.",
             {
                 "deepspeed": "ds_config.auto.json",
                 "cutoff_len": winner.seq_len,
-                "packing": True,
                 **batch_arguments(winner),
                 **precision_arguments(winner),
                 **optimizer_arguments(winner),

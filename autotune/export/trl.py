@@ -1,6 +1,7 @@
 """For TRL: SFTConfig and ModelConfig in one YAML, for `trl sft --config`.
 
-Checked with trl 1.16.0.
+Checked with trl 1.14.0 and 1.16.0. From 1.15.0 on SFTTrainer has no loss but its own chunked one, and of
+Liger takes the layers' kernels alone.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from autotune.export.yaml_text import FILL_IN, yaml_text
 
 CONFIG = "trl.yaml"
 CHUNKED_LOSS = (
-    "SFTTrainer computes the loss in chunks, without the logits: it needs less memory than was measured "
-    "without Liger, most where the vocabulary is large."
+    "Up to TRL 1.14 the loss is the one that was measured; from 1.15 on it is always computed in chunks, "
+    "without the logits, which needs less memory, most where the vocabulary is large."
 )
 REENTRANT = "With adapters under ZeRO-3 SFTTrainer recomputes with use_reentrant: true whatever is asked for."
 
@@ -78,6 +79,7 @@ def exported(winner: Winner) -> Mapping[str, str]:
                 "max_length": winner.seq_len,
                 "packing": True,
                 "packing_strategy": "wrapped",
+                "loss_type": "nll",
                 **batch_arguments(winner),
                 **precision_arguments(winner),
                 **optimizer_arguments(winner),

@@ -70,6 +70,15 @@ LIMITS: Final[Mapping[str, tuple[Limit, ...]]] = MappingProxyType(
                 why="takes the frozen base in its checkpoint's precision: set precision: [bf16]",
                 instead="neither bf16 nor fp16, so that the base has its checkpoint's precision",
             ),
+            # init_adapter: peft's fp32 adapters stay, and a ZeRO-3 engine casts nothing.
+            Limit(
+                trainers=("llamafactory",),
+                is_beyond=lambda point: (
+                    point.precision != "fp32" and point.lora_rank > 0 and point.zero_stage == 3
+                ),
+                why="trains adapters in fp32 under ZeRO-3: set zero_stage: [0, 1, 2]",
+                instead="the precision, in which all but the adapters is",
+            ),
             # SFTTrainer makes bf16 of a quantised model's adapters; only a 16-bit engine casts them back.
             Limit(
                 trainers=("trl",),

@@ -222,6 +222,10 @@ def _surroundings(trainer: str, environments: Path) -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": "",
         "DS_ACCELERATOR": "cpu",
         "HF_HUB_OFFLINE": "1",
+        # None of them reports to its makers.
+        "DO_NOT_TRACK": "1",
+        "AXOLOTL_DO_NOT_TRACK": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HOME": str(environments / "huggingface-home"),
         # More would wait for each other on a machine that is busy.
         "OMP_NUM_THREADS": "1",

@@ -101,7 +101,8 @@ def enter(trainer: str, words: list[str]) -> None:
         from accelerate.commands.launch import _validate_launch_command, launch_command_parser
         from accelerate.utils.launch import prepare_deepspeed_cmd_env
 
-        arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
+        arguments, defaults, _ = _validate_launch_command(launch_command_parser().parse_args(words))
+        arguments.deepspeed_fields_from_accelerate_config = ",".join(defaults.deepspeed_config)
         os.environ.update(prepare_deepspeed_cmd_env(arguments)[1])
         words = [arguments.training_script, *arguments.training_script_args]
     if trainer == "swift":

@@ -47,6 +47,12 @@ class AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def watch(deepspeed: Any) -> None:
     """Wrap `deepspeed.initialize`."""
+    # For CPU processes that talk to each other, of which there is one here; its compilation takes a minute.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    import torch.distributed
+
+    # axolotl asks for nccl whatever the device is.
+    torch.distributed.is_nccl_available() or use_gloo(torch.distributed.distributed_c10d)
     initialize = deepspeed.initialize
 
     @functools.wraps(initialize)
@@ -56,6 +62,18 @@ def watch(deepspeed: Any) -> None:
         return made
 
     deepspeed.initialize = watched
+
+
+def use_gloo(distributed: Any) -> None:
+    """Where there is no nccl, a group that asks for it is one of gloo."""
+    init = distributed.init_process_group
+
+    @functools.wraps(init)
+    def replaced(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return init("gloo" if backend == "nccl" else backend, *args, **kwargs)
+
+    distributed.init_process_group = replaced
+    sys.modules["torch.distributed"].init_process_group = replaced
 
 
 def watch_engine(engine: Any) -> None:
