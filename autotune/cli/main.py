@@ -32,6 +32,9 @@ COMMANDS = {
     "export": LazyCommand(
         "autotune.cli.export", "export", "Write the winner's folder: DeepSpeed JSON, script, README."
     ),
+    "study": LazyCommand(
+        "autotune.cli.study", "study_group", "Studies that travel or go: export, import, copy, delete, prune."
+    ),
     "models": LazyCommand("autotune.cli.models", "models", "The model cards that are shipped."),
     "spaces": LazyCommand(
         "autotune.cli.spaces", "spaces", "The search spaces that are shipped, or one of them."

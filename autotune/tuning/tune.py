@@ -13,7 +13,7 @@ from autotune.tuning.completion import is_searched, note_searched
 from autotune.tuning.confirm import best_so_far, confirm_winner
 from autotune.tuning.findings import RunResult, findings_of
 from autotune.tuning.folders import Folders, check_writable, study_folders
-from autotune.tuning.handover import remember, winner_of
+from autotune.tuning.handover import measured_on, remember, winner_of
 from autotune.tuning.interrupts import Interrupts
 from autotune.tuning.observer import Observer, Opened
 from autotune.tuning.ownership import give_back, take
@@ -65,6 +65,7 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
     try:
         folders.clear_work()
         remember(study, task.model, request.command, request.trials)
+        study.set_machine(measured_on(task.machine))
         return _tune_study(task, study, folders, default_folder(), observer, interrupts, began)
     finally:
         give_back(study)
