@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, SIZE
+from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, REUSE, SIZE
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -127,6 +127,13 @@ run_options = stack(
     ),
     option("--study", metavar="NAME", help="The study's name.  [default: found by its inputs]"),
     storage_option,
+    option(
+        "--reuse",
+        type=REUSE,
+        default="auto",
+        show_default=True,
+        help="Learn from similar studies of the storage: auto, off, or names.",
+    ),
     option("--export-dir", metavar="DIR", help="The winner's folder.  [default: autotune-out/STUDY]"),
     option("--load-weights", is_flag=True, help="Measure with the model's real weights."),
     option("--nvme-path", type=FOLDER, metavar="DIR", help="A folder on NVMe: allows offload to it."),

@@ -133,11 +133,15 @@ def to_stored(trial: FrozenTrial, study_name: str) -> StoredTrial:
     Raises:
         EnvironmentProblem: a newer version wrote it, or it is damaged.
     """
-    attrs = trial.system_attrs
-    where = f"trial {trial.number + 1} of the study {study_name}"
+    return stored_of(trial.number, trial.system_attrs, study_name)
+
+
+def stored_of(number: int, attrs: Mapping[str, Any], study_name: str) -> StoredTrial:
+    """The same from a trial's number and system attributes."""
+    where = f"trial {number + 1} of the study {study_name}"
     finished = RESULT in attrs
     values = {
-        "number": trial.number,
+        "number": number,
         "point": attrs[POINT],
         "predicted": attrs.get(PREDICTED),
         "result": attrs[RESULT] if finished else None,

@@ -94,10 +94,14 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
 def _next_point(session: Session, records: list[Record], remaining: list[Point], proposer: Proposer) -> Point:
     """What to measure next.
 
-    With predictions the first trials are the most promising points, and the proposer goes on from there.
-    Without them, or where they were wrong and nothing has fitted yet, whatever needs least, so that something
-    does.
+    What similar studies suggest comes first, as long as it holds. With predictions the first trials are the
+    most promising points, and the proposer goes on from there. Without them, or where they were wrong and
+    nothing has fitted yet, whatever needs least, so that something does.
     """
+    if session.head_start is not None:
+        carried = session.head_start.next_point(records, remaining, session.required_bytes)
+        if carried is not None:
+            return carried
     fits = _fitting(records, session)
     failed = any(r.result is not None and r.result.outcome in MEMORY_FAILURES for r in records)
     foresight, budget_bytes = session.foresight, session.task.budget.size_bytes
@@ -107,7 +111,8 @@ def _next_point(session: Session, records: list[Record], remaining: list[Point],
         if promising is not None:
             return promising
     if fits:
-        return proposer.propose(records, remaining)
+        allowed = session.head_start.preferred(records, remaining) if session.head_start else remaining
+        return proposer.propose(records, allowed)
     if foresight is not None:
         least = least_point(foresight.outlooks(remaining))
         if least is not None:

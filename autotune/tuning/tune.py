@@ -14,6 +14,7 @@ from autotune.tuning.confirm import best_so_far, confirm_winner
 from autotune.tuning.findings import RunResult, findings_of
 from autotune.tuning.folders import Folders, check_writable, study_folders
 from autotune.tuning.handover import measured_on, remember, winner_of
+from autotune.tuning.head_start import HeadStart, begin, check_named, reuse_json
 from autotune.tuning.interrupts import Interrupts
 from autotune.tuning.observer import Observer, Opened
 from autotune.tuning.ownership import give_back, take
@@ -57,7 +58,9 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
 
     began = time.monotonic()
     task = prepare_task(request, observer.say)
-    study = Study.open(request.storage or default_storage_url(), task.inputs, request.study)
+    url = request.storage or default_storage_url()
+    check_named(task, url)
+    study = Study.open(url, task.inputs, request.study)
     folders = study_folders(default_folder(), study.name, request.export_dir)
     check_export_folder(folders.export)
     check_writable(folders.logs, "the trials' logs")
@@ -80,6 +83,8 @@ def _tune_study(
     interrupts: Interrupts,
     began: float,
 ) -> RunResult:
+    from autotune.study import default_storage_url
+
     observer.opened(
         Opened(
             study=study.name,
@@ -92,7 +97,9 @@ def _tune_study(
     shortfall, interrupted = known_shortfall(study), False
     if not _is_finished(study, task):
         try:
-            shortfall = _work(task, study, folders, data_folder, observer, interrupts, began)
+            url = task.request.storage or default_storage_url()
+            head_start = begin(study, task, url, observer.say, observer.detail)
+            shortfall = _work(task, study, folders, data_folder, observer, interrupts, began, head_start)
         except KeyboardInterrupt:
             if interrupts.count != 1:
                 raise
@@ -103,6 +110,7 @@ def _tune_study(
         export_dir=export_folder(winner_of(study, chosen), folders.export) if chosen else None,
         shortfall=None if chosen else shortfall,
         interrupted=interrupted,
+        reuse=reuse_json(study),
         wall_seconds=time.monotonic() - began,
     )
 
@@ -128,6 +136,7 @@ def _work(
     observer: Observer,
     interrupts: Interrupts,
     began: float,
+    head_start: HeadStart | None,
 ) -> Shortfall | PredictedShortfall | None:
     from autotune.running import TrialRunner
 
@@ -151,6 +160,7 @@ def _work(
                     torch_adam=ready.torch_adam,
                     deadline=began + task.request.timeout_seconds,
                     foresight=foresight,
+                    head_start=head_start,
                 )
                 return _search_and_confirm(session, task)
         except KeyboardInterrupt:
