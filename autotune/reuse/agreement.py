@@ -32,7 +32,8 @@ class Tried:
 
     Attributes:
         point: the configuration.
-        expected: speed as a share of the best of the study it comes from; None for the search's own choice.
+        expected: its speed by other studies, of which only ratios mean anything; None for the search's own
+            choice.
         tokens_per_second: as measured; None where it did not run.
     """
 

@@ -1,19 +1,21 @@
 """The good points of similar studies, rescaled to a new one, for the front of its queue.
 
-Of a fast point everything is kept but what memory and the global batch decide. Two ways lead from one budget
-to another, and which is faster differs: the micro batch becomes the largest that is predicted to fit, or it
-stays (in tokens) and as few layers are recomputed as fit. Accumulation follows from the global batch.
+Of a fast point everything is kept but what memory and the global batch decide: the micro batch, the share of
+checkpointed layers and the accumulation. Of the candidates that keep it, and are predicted to fit, those
+come first that the studies' own trials make the fastest (`source_speed`); where they are too few to say, the
+largest micro batch at the share nearest to the fast point's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import log
 
 from autotune.reuse.observations import speed_of
 from autotune.reuse.profile import Profile
 from autotune.reuse.similar import Similar
+from autotune.reuse.source_speed import believed_speed
 from autotune.winner.ranking import ranking
 from trials.wire import Point
 
@@ -21,8 +23,6 @@ from trials.wire import Point
 MOST_POINTS = 3
 # Of each study the best so many are looked at.
 PER_STUDY = 4
-# Nearer to the budget than this a prediction may be wrong, and a first point is to work.
-COMFORTABLE_SHARE = 0.97
 # Knobs in which the nearest possible configuration may differ from the one that was fast.
 MOST_CHANGED = 2
 
@@ -39,7 +39,7 @@ class FirstPoint:
 
     Attributes:
         point: one of the candidates.
-        expected: its speed as a share of the best of its study, by that study.
+        expected: its speed by what the studies measured; only its ratio to another one's means anything.
         study: where it comes from.
         trust: in that study.
     """
@@ -68,82 +68,58 @@ def first_points(
         most: so many at most.
     """
     groups = _groups(candidates)
-    if not groups:
-        return ()
-    found: list[FirstPoint] = []
+    speed = believed_speed(similar, target)
+    found: dict[Point, FirstPoint] = {}
     for one in sorted(similar, key=lambda one: -one.trust):
         fast = ranking(one.records, budget_bytes=one.profile.budget_bytes)
         for record in fast[:PER_STUDY]:
-            expected = (speed_of(record) or 0.0) / (speed_of(fast[0]) or 1.0)
-            for rank, point in enumerate(
-                _rescaled(record.point, one.profile, target, groups, required_bytes)
-            ):
-                # Of the two ways to rescale neither is known to be better; the second comes after all firsts.
-                found.append(FirstPoint(point, expected * (1.0 if rank == 0 else 0.98), one.study, one.trust))
-    found.sort(key=lambda first: -first.expected * first.trust)
-    distinct = {first.point: first for first in reversed(found)}
-    return tuple(first for first in found if distinct[first.point] is first)[:most]
+            kept = _nearest(tuple(getattr(record.point, name) for name in _KEPT), groups)
+            if kept is None:
+                continue
+            members = [
+                p for p in groups[kept] if _is_predicted_to_fit(p, target.budget_bytes, required_bytes)
+            ]
+            share = (speed_of(record) or 0.0) / (speed_of(fast[0]) or 1.0)
+            if all(required_bytes(member) is None for member in members):
+                members = _as_much_memory(members, record.point, one.profile, target)
+            elif speed is None:
+                members = _largest(members, record.point)
+            for member in members:
+                found.setdefault(member, FirstPoint(member, share, one.study, one.trust))
+    if speed is None or not found:
+        return tuple(sorted(found.values(), key=lambda first: -first.expected * first.trust)[:most])
+    believed = [replace(first, expected=speed(point)) for point, first in found.items()]
+    return tuple(sorted(believed, key=lambda first: -first.expected)[:most])
 
 
-def _rescaled(
-    point: Point,
-    source: Profile,
-    target: Profile,
-    groups: dict[tuple[object, ...], list[Point]],
-    required_bytes: Required,
-) -> Iterator[Point]:
-    kept = _nearest(tuple(getattr(point, name) for name in _KEPT), groups)
-    if kept is None:
-        return
-    members = [p for p in groups[kept] if fits_comfortably(p, target.budget_bytes, required_bytes)]
-    if not members:
-        return
-    tokens = point.micro_batch_size * source.seq_len
-    share = point.checkpoint_fraction
+def _as_much_memory(members: Sequence[Point], point: Point, source: Profile, target: Profile) -> list[Point]:
+    """Without predictions: what takes no more activation memory, of the budget, than the point took there."""
+    room = target.budget_bytes / source.budget_bytes * source.activation_size / target.activation_size
+    most = point.micro_batch_size * max(room, 1.0 / point.micro_batch_size)
+    share = _nearest_share(members, point)
+    return [
+        member
+        for member in members
+        if member.micro_batch_size <= most and member.checkpoint_fraction >= share
+    ]
+
+
+def _largest(members: Sequence[Point], point: Point) -> list[Point]:
+    """The largest micro batch at the share of checkpointed layers nearest to the point's."""
+    share = _nearest_share(members, point)
+    alike = [member for member in members if member.checkpoint_fraction == share]
+    return [max(alike, key=lambda member: member.micro_batch_size)] if alike else []
+
+
+def _nearest_share(members: Sequence[Point], point: Point) -> float:
     shares = {member.checkpoint_fraction for member in members}
-    nearest_share = min(shares, key=lambda value: (abs(value - share), -value))
-    same_share = [member for member in members if member.checkpoint_fraction == nearest_share]
-    if all(required_bytes(member) is None for member in members):
-        # Without predictions: as much activation memory, of the budget, as it took there.
-        room = target.budget_bytes / source.budget_bytes * source.activation_size / target.activation_size
-        wanted = point.micro_batch_size * room
-        below = [member for member in same_share if member.micro_batch_size <= max(wanted, 1.0)]
-        yield _with_tokens_a_step(below or same_share, point, source, target, largest=bool(below))
-        return
-    yield _with_tokens_a_step(same_share, point, source, target, largest=True)
-    alike = min(
-        {member.micro_batch_size for member in members},
-        key=lambda size: abs(log(size * target.seq_len / tokens)),
-    )
-    same_tokens = [member for member in members if member.micro_batch_size == alike]
-    least = min(member.checkpoint_fraction for member in same_tokens)
-    yield _with_tokens_a_step(
-        [member for member in same_tokens if member.checkpoint_fraction == least],
-        point,
-        source,
-        target,
-        largest=True,
-    )
+    return min(shares, key=lambda share: abs(share - point.checkpoint_fraction), default=0.0)
 
 
-def fits_comfortably(point: Point, budget_bytes: int, required_bytes: Required) -> bool:
-    """Whether a point is predicted to fit with a little to spare, or nothing is predicted of it."""
+def _is_predicted_to_fit(point: Point, budget_bytes: int, required_bytes: Required) -> bool:
+    """Whether a point is predicted to fit, or nothing is predicted of it."""
     needed = required_bytes(point)
-    return needed is None or needed <= COMFORTABLE_SHARE * budget_bytes
-
-
-def _with_tokens_a_step(
-    members: Sequence[Point], point: Point, source: Profile, target: Profile, *, largest: bool
-) -> Point:
-    """Of these the one with the largest (or smallest) micro batch; of its accumulations the like one."""
-    sizes = [member.micro_batch_size for member in members]
-    size = max(sizes) if largest else min(sizes)
-    wanted = point.micro_batch_size * point.gradient_accumulation_steps * source.seq_len * source.gpus
-    at_once = size * target.seq_len * target.gpus
-    return min(
-        (member for member in members if member.micro_batch_size == size),
-        key=lambda member: abs(log(at_once * member.gradient_accumulation_steps / wanted)),
-    )
+    return needed is None or needed <= budget_bytes
 
 
 def _groups(candidates: Sequence[Point]) -> dict[tuple[object, ...], list[Point]]:
@@ -172,7 +148,7 @@ def _nearest(
         )
         return len(changed), far
 
-    if wanted in groups:
-        return wanted
+    if wanted in groups or not groups:
+        return wanted if groups else None
     best = min(groups, key=distance)
     return best if distance(best)[0] <= MOST_CHANGED else None

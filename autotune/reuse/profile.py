@@ -24,6 +24,11 @@ _WITHOUT_GATE = frozenset(
     {"bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "opt", "phi"}
     | {"starcoder2", "xglm"}
 )
+# Where the configuration does not say so, the head is the embedding.
+_TIED_BY_DEFAULT = frozenset(
+    {"bloom", "falcon", "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neo", "mpt", "opt"}
+    | {"xglm"}
+)
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,8 @@ def profile_of(inputs: StudyInputs, model: ModelSpec, machine: MeasuredOn | None
     heads = _number(config, _HEADS, 16)
     layers, vocabulary = _number(config, _LAYERS, 24), _number(config, _VOCABULARY, 32_000)
     kv_heads = min(heads, _number(config, _KV_HEADS, heads))
+    if family == "falcon" and config.get("multi_query", True) and not config.get("new_decoder_architecture"):
+        kv_heads = 1
     head = _number(config, ("head_dim",), max(1, hidden // heads))
     experts = _number(config, _EXPERTS, 1)
     gated = family not in _WITHOUT_GATE
@@ -103,7 +110,7 @@ def profile_of(inputs: StudyInputs, model: ModelSpec, machine: MeasuredOn | None
     if experts > 1:
         inner = _number(config, ("moe_intermediate_size",), inner)
     layer = hidden * head * 2 * (heads + kv_heads) + (3 if gated else 2) * experts * hidden * inner
-    tied = bool(config.get("tie_word_embeddings", not gated))
+    tied = bool(config.get("tie_word_embeddings", family in _TIED_BY_DEFAULT))
     return Profile(
         model=model,
         model_digest=inputs.model_digest,

@@ -4,13 +4,13 @@ What carries over is which configurations are fast relative to others. That depe
 to memory to launching kernels, so it changes with everything below, and a factor says how much of it is left:
 
     another device (CPU or GPU)     nothing carries over
-    the architecture                0.9 for another one of the same build (gated like Llama, or plain like
-                                    GPT-2), 0.75 for another build, 0.7 more where only one has experts
+    the architecture                0.85 for another one of the same build (gated like Llama, or plain like
+                                    GPT-2), 0.7 for another build, 0.7 more where only one has experts
     size                            parameters 0.80, width to depth 0.90, vocabulary to width 0.92, queries to
                                     keys and values 0.97, each per factor of e between the two
     the method                      0.8 where one searches methods that the other does not, 0.5 for another
     sequence length                 0.90 per factor of e
-    budget                          0.85 per factor of e, of the budget and of the budget to the parameters
+    budget                          0.92 per factor of e, of the budget and of the budget to the parameters
     global batch                    0.97 per factor of e; 0.95 where only one searches it
     the GPU                         0.8 for another one, and 0.75 per factor of e between their ratios of
                                     arithmetic to bandwidth; 0.7 where either is in no table
@@ -98,9 +98,9 @@ def _factors(source: Profile, target: Profile) -> Iterator[Factor]:
     yield _method(source, target)
     yield _ratio(0.90, source.seq_len, target.seq_len, f"{source.seq_len:,} tokens a sequence")
     budget = f"a budget of {format_size(source.budget_bytes)}"
-    yield _ratio(0.85, source.budget_bytes, target.budget_bytes, budget)
+    yield _ratio(0.92, source.budget_bytes, target.budget_bytes, budget)
     tightness = [profile.budget_bytes / profile.parameters for profile in (source, target)]
-    yield Factor(_left(0.85, *tightness), "")
+    yield Factor(_left(0.92, *tightness), "")
     yield _global_batch(source, target)
     if source.gpus != target.gpus:
         yield Factor(0.7, f"on {source.gpus} GPUs")
@@ -117,9 +117,9 @@ def _model_factors(source: Profile, target: Profile) -> Iterator[Factor]:
     if source.family == target.family:
         yield Factor(1.0, f"the same architecture ({source.family})")
     elif source.gated == target.gated:
-        yield Factor(0.9, f"a similar architecture ({source.family})")
+        yield Factor(0.85, f"a similar architecture ({source.family})")
     else:
-        yield Factor(0.75, f"another architecture ({source.family})")
+        yield Factor(0.7, f"another architecture ({source.family})")
     if (source.experts > 1) != (target.experts > 1):
         yield Factor(0.7, "experts" if source.experts > 1 else "no experts")
     relative = source.parameters / target.parameters

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autotune.errors import AutotuneError
 from autotune.reuse import (
@@ -55,12 +55,23 @@ class Carry:
     Attributes:
         points: good points, rescaled, to the front of the queue.
         observations: throughputs, for the model of speed.
-        knobs: the order of each knob's values, while little is measured.
+        knobs: the order of each knob's values, while little is measured. Off: in `benchmarks/reuse` it gained
+            nothing beside the points, and cost trials where the order was another one.
     """
 
     points: bool = True
     observations: bool = True
-    knobs: bool = True
+    knobs: bool = False
+
+
+class Keeps(Protocol):
+    """Where a head start keeps what it must know again after an interruption: a study."""
+
+    def note(self, key: str) -> Any:
+        """The value last kept under a key, or None."""
+
+    def set_note(self, key: str, value: Any) -> None:
+        """Keeps a value, in JSON, under a key."""
 
 
 class HeadStart:
@@ -72,7 +83,7 @@ class HeadStart:
     """
 
     def __init__(
-        self, study: Study, target: Profile, similar: Sequence[Similar], say: Say, carry: Carry | None = None
+        self, study: Keeps, target: Profile, similar: Sequence[Similar], say: Say, carry: Carry | None = None
     ) -> None:
         """Use `begin`.
 
@@ -127,7 +138,10 @@ class HeadStart:
         few = len(own) >= OWN_TRIALS and len(records) < FEW_TRIALS and len(candidates) > MANY_CANDIDATES
         if not self.carry.knobs or not few or self.judgement(records).share < 1.0:
             return candidates
-        ranked = self.effects().ranked(candidates)
+        effects = self.effects()
+        if not effects.log_ratios:
+            return candidates
+        ranked = effects.ranked(candidates)
         return ranked[: max(MANY_CANDIDATES, round(BETTER_SHARE * len(ranked)))]
 
     def effects(self) -> KnobEffects:
@@ -159,7 +173,7 @@ class HeadStart:
         return found
 
     def carried(self) -> dict[Point, float]:
-        """The points that were carried over, with the share of the best speed that was expected of each."""
+        """The points that were carried over, with the speed that was expected of each; ratios count."""
         return {
             Point.model_validate(one["point"]): float(one["expected"])
             for one in self._note().get("carried", [])
@@ -173,7 +187,7 @@ class HeadStart:
         known = note.get("carried", [])
         point = first.point.model_dump(mode="json")
         if all(one["point"] != point for one in known):
-            one = {"point": point, "expected": round(first.expected, 4), "study": first.study}
+            one = {"point": point, "expected": first.expected, "study": first.study}
             self._study.set_note(NOTE, note | {"carried": [*known, one]})
 
     def _note(self) -> dict[str, Any]:
