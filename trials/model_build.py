@@ -82,6 +82,11 @@ def empty_model(model: ModelSpec, point: Point) -> Any:
         if "does not support" in text and "attention" in text:
             text = f"{model.name} does not support {point.attention} attention: set attention: [eager]"
         raise InvalidPoint(text) from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        # A value that no check of transformers has caught, such as the name of an unknown activation.
+        text = " ".join(str(error).split())
+        reason = f"it knows no {text}" if isinstance(error, KeyError) else text
+        raise InvalidPoint(f"transformers cannot build the model from its configuration: {reason}") from error
     # init_empty_weights registers every parameter anew, which unties what the constructor had tied.
     built.tie_weights()
     return built

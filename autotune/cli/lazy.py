@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from autotune.cli.settings import configurable
+
 
 @dataclass(frozen=True)
 class LazyCommand:
@@ -43,7 +45,7 @@ class LazyGroup(click.Group):
             return None
         command = getattr(importlib.import_module(entry.module), entry.attribute)
         assert isinstance(command, click.Command), f"{entry.module}.{entry.attribute} is not a command"
-        return command
+        return configurable(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,7 +32,7 @@ def plan(as_json: bool, quiet: bool, gpu_model: str | None, **flags: Any) -> int
         if not quiet:
             click.echo(text, err=True)
 
-    request = _request(gpu_model, flags)
+    request = _request(gpu_model, flags, say)
     if not quiet:
         warn_of_versions()
     with Predictor(gpu=gpu_model) as predictor:
@@ -53,13 +54,13 @@ def plan(as_json: bool, quiet: bool, gpu_model: str | None, **flags: Any) -> int
     return 0
 
 
-def _request(gpu_model: str | None, flags: dict[str, Any]) -> PlanRequest:
+def _request(gpu_model: str | None, flags: dict[str, Any], say: Callable[[str], None]) -> PlanRequest:
     from autotune.gpus import find_gpu
-    from autotune.models import model_limits, resolve_model
+    from autotune.models import model_limits, resolve_with_notes
     from autotune.planning.outlook import Budgets
     from autotune.planning.plan import PlanRequest
-    from autotune.planning.speed import Rates, rates_of
     from autotune.space import Capabilities, Setting
+    from autotune.throughput import Rates, rates_of
 
     budget = flags["gpu_budget"]
     if (budget is None) == (gpu_model is None):
@@ -68,7 +69,9 @@ def _request(gpu_model: str | None, flags: dict[str, Any]) -> PlanRequest:
     if gpu_model is not None:
         gpu = find_gpu(gpu_model)
         budget, bf16 = gpu.memory_bytes, gpu.bf16
-    model = resolve_model(flags["model"])
+    model, notes = resolve_with_notes(flags["model"])
+    for note in notes:
+        say(f"note: {note}")
     limits = model_limits(model)
     seq_len = flags["seq_len"] or limits.default_seq_len
     if limits.max_seq_len is not None and seq_len > limits.max_seq_len:

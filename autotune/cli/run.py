@@ -98,10 +98,12 @@ def _request(ctx: click.Context, flags: dict[str, Any]) -> Request:
         trial_timeout_seconds=flags["trial_timeout"],
         device=flags["device"],
         sampler=flags["sampler"],
+        until=flags["until"],
         study=flags["study"],
         storage=flags["storage"],
         export_dir=Path(flags["export_dir"]) if flags["export_dir"] else None,
         reuse=flags["reuse"],
+        exports=flags["export"] or ((flags["trainer"],) if flags["trainer"] else ()),
         load_weights=flags["load_weights"],
         nvme_path=flags["nvme_path"],
         seed=flags["seed"],
@@ -110,14 +112,26 @@ def _request(ctx: click.Context, flags: dict[str, Any]) -> Request:
 
 
 def command_line(ctx: click.Context, storage: str | None) -> str:
-    """The command as typed, with what came from the environment as flags and without a storage's password."""
+    """The command as typed, with what came from the environment or a configuration file as flags.
+
+    A storage's password is left out.
+    """
     words = ["autotune", *(ctx.obj or ["run"])]
     for parameter in ctx.command.params:
-        if ctx.get_parameter_source(parameter.name or "") is not ParameterSource.ENVIRONMENT:
-            continue
+        source = ctx.get_parameter_source(parameter.name or "")
         flag = parameter.opts[0]
-        is_flag = isinstance(parameter, click.Option) and parameter.is_flag
-        words += [flag] if is_flag else [flag, os.environ[str(parameter.envvar)]]
+        if flag == "--config" or source not in (ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP):
+            continue
+        if isinstance(parameter, click.Option) and parameter.is_flag:
+            words += [flag] if ctx.params.get(parameter.name or "") else []
+        elif source is ParameterSource.ENVIRONMENT:
+            value = os.environ[str(parameter.envvar)]
+            for one in value.split() if parameter.multiple else [value]:
+                words += [flag, one]
+        else:
+            given = ctx.lookup_default(str(parameter.name))
+            for value in given if isinstance(given, tuple) else (given,):
+                words += [flag, str(value)]
     if storage:
         from autotune.study import redact
 

@@ -8,7 +8,7 @@ from typing import Protocol, TextIO
 from autotune.display.stream import ProgressStream
 from autotune.tuning.observer import Observer
 
-PATIENCE_SECONDS = 0.7
+PATIENCE_SECONDS = 0.45
 
 
 class Screen(Observer, Protocol):
@@ -43,8 +43,8 @@ def open_screen(
             members.append(Lines(stream, verbose=verbose))
     if log is not None:
         members.append(Lines(log, verbose=True, timestamps=True))
-    # A person who waits at a terminal sees at once that something happens.
-    return Group(members, patience_seconds=PATIENCE_SECONDS if stream.isatty() else None), stream
+    # Whoever waits sees within a second that something happens, and most mistakes are found sooner.
+    return Group(members, patience_seconds=PATIENCE_SECONDS), stream
 
 
 def can_draw(stream: TextIO) -> bool:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autotune.errors import UsageError
 from autotune.planning.advice import Rejection, rejections
 from autotune.planning.outlook import Budgets, Outlook, broken_limit
-from autotune.planning.speed import Rates, estimated_tokens_per_second
 from autotune.prediction.prediction import Prediction, PredictionFailure
 from autotune.prediction.predictor import Predictor
 from autotune.space import Setting, enumerate_points, load_space, space_for_method
 from autotune.space.setting import RequestedMethod
+from autotune.throughput import Rates, Training, predicted_speeds
 from trials.wire import ModelSpec, Point
 
 # How many of the best are predicted again by their own trace, so that what is shown is exact.
@@ -46,6 +46,10 @@ class PlanRequest:
     budgets: Budgets
     lora_targets: tuple[str, ...] | None
     rates: Rates
+
+    def training(self) -> Training:
+        """What is trained, on what, for the speed."""
+        return Training(self.model, self.seq_len, self.rates, self.setting.gpus, self.lora_targets)
 
 
 @dataclass(frozen=True)
@@ -106,13 +110,14 @@ def make_plan(request: PlanRequest, predictor: Predictor, say: Say) -> Plan:
 def _plan_of(method: RequestedMethod, request: PlanRequest, predictor: Predictor, say: Say) -> Plan:
     points, notes = points_of(method, request)
     say(f"{method}: {len(points):,} distinct points")
-    outlooks: list[Outlook] = []
+    predictions: dict[Point, Prediction] = {}
     unpredictable: Counter[str] = Counter()
     for point, prediction in zip(points, _predicted(points, request, predictor), strict=True):
         if isinstance(prediction, Prediction):
-            outlooks.append(_outlook(point, prediction, request))
+            predictions[point] = prediction
         else:
             unpredictable[prediction.error] += 1
+    outlooks = _outlooks(predictions, request)
     if not outlooks and unpredictable:
         from autotune.prediction.errors import PredictionUnavailable
 
@@ -174,23 +179,20 @@ def _exact_best(ranked: list[Outlook], request: PlanRequest, predictor: Predicto
             lora_targets=request.lora_targets,
             processes=request.setting.gpus,
         )
-        ranked[done] = _outlook(point, prediction, request)
+        limit = broken_limit(prediction, request.budgets)
+        ranked[done] = dataclasses.replace(ranked[done], prediction=prediction, limit=limit)
         fitting += ranked[done].fits
         done += 1
     return ranked_outlooks(ranked, request.budgets)
 
 
-def _outlook(point: Point, prediction: Prediction, request: PlanRequest) -> Outlook:
-    speed = estimated_tokens_per_second(
-        request.model,
-        request.seq_len,
-        point,
-        total_parameters=prediction.total_parameters,
-        trainable_parameters=prediction.trainable_parameters,
-        rates=request.rates,
-        processes=request.setting.gpus,
-    )
-    return Outlook(point, prediction, broken_limit(prediction, request.budgets), speed)
+def _outlooks(predictions: Mapping[Point, Prediction], request: PlanRequest) -> list[Outlook]:
+    """The points' outlooks, with the speed that physics says."""
+    speeds = predicted_speeds(request.training(), list(predictions))
+    return [
+        Outlook(point, prediction, broken_limit(prediction, request.budgets), speed)
+        for (point, prediction), speed in zip(predictions.items(), speeds, strict=True)
+    ]
 
 
 def other_methods(
@@ -221,11 +223,12 @@ def other_methods(
         least = min(point.micro_batch_size for point in points)
         points = tuple(point for point in points if point.micro_batch_size == least)
         say(f"would {other} fit? {len(points):,} points")
-        outlooks = [
-            _outlook(point, adjust(point, prediction), plain)
+        predictions = {
+            point: adjust(point, prediction)
             for point, prediction in zip(points, _predicted(points, plain, predictor), strict=True)
             if isinstance(prediction, Prediction)
-        ]
+        }
+        outlooks = _outlooks(predictions, plain)
         fitting = [one for one in ranked_outlooks(outlooks, request.budgets) if one.fits]
         if fitting:
             found[other] = fitting[0]

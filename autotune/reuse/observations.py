@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from autotune.reuse.profile import Profile
 from autotune.reuse.similar import Similar
 from autotune.study.record import Record
 from trials.wire import ModelSpec, Outcome, Point
@@ -24,6 +25,7 @@ class PriorObservation:
         tokens_per_second: of all processes together.
         gpu_name: of the GPU; None on the CPU.
         processes: data-parallel processes.
+        is_here: whether that is the kind of GPU at hand.
         weight: in [0, 1]; 1 counts as if it had been measured in the study at hand.
     """
 
@@ -33,13 +35,14 @@ class PriorObservation:
     tokens_per_second: float
     gpu_name: str | None
     processes: int
+    is_here: bool
     weight: float
 
 
-def prior_observations(similar: Iterable[Similar]) -> tuple[PriorObservation, ...]:
-    """What similar studies measured of speed, the most trusted study's first."""
+def prior_observations(similar: Iterable[Similar], target: Profile) -> tuple[PriorObservation, ...]:
+    """What similar studies measured of speed, the most trusted study's first, for another training."""
     ranked = sorted(similar, key=lambda one: -one.trust)
-    return tuple(observation for one in ranked for observation in _of_study(one))
+    return tuple(observation for one in ranked for observation in _of_study(one, target))
 
 
 def speed_of(record: Record) -> float | None:
@@ -51,7 +54,7 @@ def speed_of(record: Record) -> float | None:
     return speed if speed is not None and 0 < speed < float("inf") else None
 
 
-def _of_study(one: Similar) -> Iterator[PriorObservation]:
+def _of_study(one: Similar, target: Profile) -> Iterator[PriorObservation]:
     for record in one.records:
         speed = speed_of(record)
         if speed is None or record.result is None:
@@ -64,5 +67,6 @@ def _of_study(one: Similar) -> Iterator[PriorObservation]:
             tokens_per_second=speed,
             gpu_name=one.profile.gpu_name,
             processes=one.profile.gpus,
+            is_here=one.profile.gpu_name == target.gpu_name,
             weight=one.trust * (STOPPED_WEIGHT if stopped else 1.0),
         )

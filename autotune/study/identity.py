@@ -19,6 +19,8 @@ from autotune.study.migrations import SCHEMA_VERSION, upgraded
 from autotune.study.owner import is_alive
 from autotune.study.stored import StoredHead, checked
 
+# As optuna-dashboard writes it at its axes.
+METRIC = "tokens per second"
 LONGEST_NAME = 255
 
 INPUTS = "inputs"
@@ -62,6 +64,8 @@ def bring_up_to_date(study: optuna.Study, name: str) -> None:
 def write_head(study: optuna.Study, head: StoredHead) -> None:
     """Writes all that is kept of a study beside its trials and confirmations."""
     values = head.model_dump(mode="json")
+    for key, value in _shown(head.inputs).items():
+        study.set_user_attr(key, value)
     for key, value in values["notes"].items():
         study.set_user_attr(NOTE + key, value)
     for key, field in (
@@ -74,6 +78,17 @@ def write_head(study: optuna.Study, head: StoredHead) -> None:
         study.set_user_attr(key, values[field])
     # Last: a study without it is one whose making was interrupted.
     study.set_user_attr(SCHEMA, SCHEMA_VERSION)
+
+
+def _shown(inputs: StudyInputs) -> dict[str, Any]:
+    """What a person wants to see of a study first; for no program."""
+    return {
+        "model": inputs.model,
+        "method": inputs.method,
+        "budget GiB": round(inputs.budget_bytes / 2**30, 3),
+        "tokens per sequence": inputs.seq_len,
+        "measured on": inputs.gpu_name or inputs.device,
+    }
 
 
 def checked_name(name: str) -> str:
@@ -142,5 +157,5 @@ def new_study(storage: RDBStorage, name: str) -> optuna.Study:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
-        study.set_metric_names(["tokens_per_second"])
+        study.set_metric_names([METRIC])
     return study

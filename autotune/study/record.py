@@ -20,6 +20,8 @@ class Record:
         predicted: what was predicted before it was launched, in JSON values.
         started_at: aware, UTC.
         finished_at: aware, UTC; None while it runs.
+        position: the number that users see, 1 for the first: without gaps, since trials that were interrupted
+            are not counted; 0 for a confirmation.
     """
 
     number: int
@@ -28,3 +30,4 @@ class Record:
     predicted: dict[str, Any] | None
     started_at: datetime
     finished_at: datetime | None
+    position: int = 0

@@ -5,6 +5,7 @@ Only real trials are in it. What a sampler thinks in between lives in memory (au
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -135,15 +136,18 @@ class Study:
         Trials that were interrupted are not among them: their points may be tried again.
         """
         now = datetime.now(UTC)
-        records = []
+        records: list[Record] = []
         for trial in self._trials():
             if not is_over(trial) and not is_pending(trial, now):
                 continue
             known = self._records.get(trial.number)
             if known is None:
                 known = to_record(trial, self.name)
-                if is_over(trial):
-                    self._records[trial.number] = known
+            # An earlier trial may have been interrupted since this one was read.
+            if known.position != len(records) + 1:
+                known = dataclasses.replace(known, position=len(records) + 1)
+            if is_over(trial):
+                self._records[trial.number] = known
             records.append(known)
         return tuple(records)
 

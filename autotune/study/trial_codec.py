@@ -33,6 +33,7 @@ SCHEMA = "autotune:schema"
 
 LARGEST_INTEGER = 2**40
 ABANDONED = "abandoned"
+GIB = 2**30
 
 
 def new_trial(point: Point, predicted: Mapping[str, Any] | None, owner: Mapping[str, Any]) -> FrozenTrial:
@@ -40,6 +41,9 @@ def new_trial(point: Point, predicted: Mapping[str, Any] | None, owner: Mapping[
     params, distributions = _parameters(point)
     human: dict[str, Any] = {"method": point.method}
     human |= {name: "default" for name in point_fields() if name not in params}
+    needed = (predicted or {}).get("required_device_bytes")
+    if needed is not None:
+        human["predicted GiB"] = _gib(needed)
     return create_trial(
         state=TrialState.RUNNING,
         params=params,
@@ -88,10 +92,27 @@ def missing_trial() -> FrozenTrial:
 
 
 def summary_attributes(result: TrialResult) -> dict[str, Any]:
-    """What a person wants to see of a result beside the value."""
-    names = ("outcome", "phase", "message", "device_bytes", "required_device_bytes", "host_peak_bytes")
-    found = {name: getattr(result, name) for name in names}
-    return {name: str(value) if isinstance(value, str) else value for name, value in found.items() if value}
+    """What a person wants to see of a result beside the value, with units in the names; for no program."""
+    sizes = {
+        "required GiB": result.required_device_bytes,
+        "held GiB": result.device_bytes,
+        "host GiB": result.host_peak_bytes,
+        "short of GiB": result.oom_short_bytes,
+    }
+    speeds = {
+        "tokens per second, 95% low": result.tokens_per_second_low,
+        "tokens per second, 95% high": result.tokens_per_second_high,
+    }
+    shown: dict[str, Any] = {
+        "outcome": str(result.outcome),
+        "ended in": str(result.phase).replace("_", " "),
+        "why": " ".join(result.message.split()),
+    }
+    shown |= {name: _gib(size) for name, size in sizes.items() if size}
+    shown |= {name: round(speed, 1) for name, speed in speeds.items() if speed is not None}
+    if result.setup_seconds is not None:
+        shown["seconds to start"] = round(result.setup_seconds, 1)
+    return {name: value for name, value in shown.items() if value != ""}
 
 
 def encode_result(result: TrialResult) -> dict[str, Any]:
@@ -182,6 +203,10 @@ def decode_confirmation(value: Mapping[str, Any], study_name: str) -> StoredConf
     values = {name: value[name] for name in value if name != SCHEMA}
     version = value.get(SCHEMA, FIRST_VERSION)
     return checked(StoredConfirmation, upgraded("confirmation", values, version, where), where)
+
+
+def _gib(size_bytes: int) -> float:
+    return round(size_bytes / GIB, 3)
 
 
 def now_text() -> str:

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from autotune.tuning.folders import trial_id
 from autotune.tuning.repeats import repeated_failure, repeated_problem
 from autotune.tuning.session import Session, measured_records
 from autotune.winner import choose_winner
@@ -161,7 +162,8 @@ def _worth_confirming(record: Record, confirmed: list[Record]) -> bool:
 
 def _confirm(session: Session, record: Record) -> TrialResult:
     session.observer.confirming(record.point)
-    spec = session.spec(f"confirm-{record.number + 1}", record.point, confirm=True)
+    name = trial_id(record.position, record.number, "confirm")
+    spec = session.spec(name, record.point, confirm=True)
     result = session.run(spec, CONFIRM_TIMEOUT_FACTOR * session.task.request.trial_timeout_seconds)
     with session.interrupts.held():
         session.study.add_confirmation(record.point, result)

@@ -33,6 +33,8 @@ from trials.wire import Point
 if TYPE_CHECKING:
     from autotune.reuse.survey import Wanted
     from autotune.study import Record, Study
+    from autotune.throughput import Training
+    from autotune.throughput.coefficients import Prior
     from autotune.tuning.task import Task
 
 NOTE = "reuse"
@@ -83,7 +85,15 @@ class HeadStart:
     """
 
     def __init__(
-        self, study: Keeps, target: Profile, similar: Sequence[Similar], say: Say, carry: Carry | None = None
+        self,
+        study: Keeps,
+        target: Profile,
+        similar: Sequence[Similar],
+        say: Say,
+        carry: Carry | None = None,
+        *,
+        most: int = MOST_POINTS,
+        base: Prior | None = None,
     ) -> None:
         """Use `begin`.
 
@@ -92,7 +102,9 @@ class HeadStart:
             target: its profile.
             similar: the studies to learn from; never empty.
             say: told when what was carried over is given up.
-            carry: what is used; None: everything.
+            carry: what is used; None: as `Carry` has it.
+            most: points to carry over.
+            base: prior of the model of speed without other studies; None: the shipped one.
         """
         self.similar = tuple(similar)
         self.carry = carry or Carry()
@@ -100,6 +112,9 @@ class HeadStart:
         self._target = target
         self._say = say
         self._told = ""
+        self._most = most
+        self._base = base
+        self._priors: dict[float, Prior | None] = {}
 
     def next_point(
         self, records: Sequence[Record], candidates: Sequence[Point], required_bytes: Required
@@ -116,7 +131,7 @@ class HeadStart:
         own = len(records) - tried
         # One is measured, then one of the search's own choosing, and if that is no better the others.
         is_turn = own == OWN_TRIALS or (own < OWN_TRIALS and not tried)
-        if not self.carry.points or not is_turn or tried >= MOST_POINTS:
+        if not self.carry.points or not is_turn or tried >= self._most:
             return None
         if not self._holds(self.judgement(records)):
             return None
@@ -156,7 +171,27 @@ class HeadStart:
         similar = [
             Similar(one.study, one.trust * left, one.why, one.profile, one.records) for one in self.similar
         ]
-        return prior_observations(similar) if left > 0 else ()
+        return prior_observations(similar, self._target) if left > 0 else ()
+
+    def prior(self, records: Sequence[Record], training: Training) -> Prior | None:
+        """What the studies teach of the model of speed's coefficients, as far as they are still trusted.
+
+        None until the search has chosen a trial by itself: what was carried over is compared with that.
+
+        Args:
+            records: trials of this stage that are over, in order.
+            training: what is tuned, on this machine.
+        """
+        carried = self.carried() if self.carry.points else {}
+        if carried and all(record.point in carried for record in records):
+            return None
+        observations = self.observations(records)
+        trust = observations[0].weight if observations else 0.0
+        if trust not in self._priors:
+            from autotune.reuse.learned_prior import learned_prior
+
+            self._priors[trust] = learned_prior(observations, training, self._base)
+        return self._priors[trust]
 
     def judgement(self, records: Sequence[Record]) -> Judgement:
         """What the measurements leave of the trust; said once where that is less than all."""
@@ -234,7 +269,16 @@ def begin(study: Study, task: Task, storage_url: str, say: Say, detail: Say) -> 
         say(f"learning from {one.study}, trusted {one.trust:.0%}: {one.why}")
     if known is None:
         study.set_note(NOTE, {"studies": [one.as_json() for one in found.similar]})
-    return HeadStart(study, target, found.similar, say)
+    most = points_to_carry(task.request.sampler, Carry())
+    return HeadStart(study, target, found.similar, say, most=most)
+
+
+def points_to_carry(sampler: str, carry: Carry) -> int:
+    """How many points go to the front of the queue.
+
+    A sampler that learns the studies' speeds knows better where to go on after the first.
+    """
+    return 1 if sampler == "physics" and carry.observations else MOST_POINTS
 
 
 def check_named(task: Task, storage_url: str) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.errors import EnvironmentProblem
-from autotune.export import check_export_folder, export_folder
+from autotune.export import check_export_folder
 from autotune.tuning.candidates import MEMORY_FAILURES
 from autotune.tuning.completion import is_searched, note_searched
 from autotune.tuning.confirm import best_so_far, confirm_winner
+from autotune.tuning.exporting import export_winner, refuse_senseless
 from autotune.tuning.findings import RunResult, findings_of
-from autotune.tuning.folders import Folders, check_writable, study_folders
+from autotune.tuning.folders import Folders, check_can_be_made, check_writable, study_folders
 from autotune.tuning.handover import measured_on, remember, winner_of
 from autotune.tuning.head_start import HeadStart, begin, check_named, reuse_json
 from autotune.tuning.interrupts import Interrupts
@@ -57,12 +58,17 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
     from autotune.study.storage_url import default_folder
 
     began = time.monotonic()
+    refuse_senseless(request.exports, request.method)
     task = prepare_task(request, observer.say)
     url = request.storage or default_storage_url()
     check_named(task, url)
+    if request.export_dir is not None:
+        # Before there is a study to be left behind.
+        _check_export(request.export_dir, request.exports)
     study = Study.open(url, task.inputs, request.study)
     folders = study_folders(default_folder(), study.name, request.export_dir)
-    check_export_folder(folders.export)
+    if request.export_dir is None:
+        _check_export(folders.export, request.exports)
     check_writable(folders.logs, "the trials' logs")
     take(study)
     try:
@@ -72,6 +78,11 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
         return _tune_study(task, study, folders, default_folder(), observer, interrupts, began)
     finally:
         give_back(study)
+
+
+def _check_export(folder: Path, formats: tuple[str, ...]) -> None:
+    check_export_folder(folder, formats)
+    check_can_be_made(folder, "the winner", "choose another folder with --export-dir")
 
 
 def _tune_study(
@@ -105,9 +116,13 @@ def _tune_study(
                 raise
             interrupted = True
     chosen = best_so_far(study)
+    exported = None
+    if chosen is not None:
+        winner = winner_of(study, chosen)
+        exported = export_winner(winner, folders.export, task.request.exports, observer.say)
     return RunResult(
         findings=findings_of(study),
-        export_dir=export_folder(winner_of(study, chosen), folders.export) if chosen else None,
+        export_dir=exported,
         shortfall=None if chosen else shortfall,
         interrupted=interrupted,
         reuse=reuse_json(study),
@@ -161,6 +176,7 @@ def _work(
                     deadline=began + task.request.timeout_seconds,
                     foresight=foresight,
                     head_start=head_start,
+                    rates=ready.rates,
                 )
                 return _search_and_confirm(session, task)
         except KeyboardInterrupt:
@@ -178,9 +194,15 @@ def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedS
     """
     ending = search(session)
     session.observer.say(f"the search is over: {ending.value}")
-    if ending is Ending.EXHAUSTED and session.foresight is not None:
+    foresight = session.foresight
+    if ending is Ending.SETTLED or (ending is Ending.EXHAUSTED and foresight is not None):
         with session.interrupts.held():
-            note_searched(session.study, asked, host_limited=session.foresight.is_host_limited())
+            note_searched(
+                session.study,
+                asked,
+                host_limited=foresight is not None and foresight.is_host_limited(),
+                until=asked.request.until if ending is Ending.SETTLED else 0.0,
+            )
     if confirm_winner(session) is not None:
         return None
     if ending is Ending.EXHAUSTED and not session.measured():

@@ -13,14 +13,15 @@ from autotune.reuse.virtual import WITHIN
 from autotune.tuning.head_start import Carry
 from benchmarks.reuse.pairs import KINDS, Kind, Pair, pairs_of
 from benchmarks.reuse.replay import MOST_TRIALS, from_nothing, studied, with_head_start
-from benchmarks.reuse.tables import FOLDER, read_tables
+from benchmarks.reuse.tables import FOLDERS, read_tables
 
 RESULTS = Path(__file__).parents[1] / "results" / "reuse.md"
 SEEDS = 10
 SWITCHES = {
-    "all": Carry(),
-    "points": Carry(knobs=False, observations=False),
-    "knobs": Carry(points=False, observations=False),
+    "as by default": Carry(),
+    "points": Carry(points=True, observations=False, knobs=False),
+    "observations": Carry(points=False, observations=True, knobs=False),
+    "knobs": Carry(points=False, observations=False, knobs=True),
 }
 
 
@@ -44,12 +45,12 @@ class Row:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Replay and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reuse", description=__doc__)
-    parser.add_argument("--tables", type=Path, nargs="+", default=[FOLDER], help="folders of tables")
-    parser.add_argument("--sampler", default="tpe")
+    parser.add_argument("--tables", type=Path, nargs="+", default=list(FOLDERS), help="folders of tables")
+    parser.add_argument("--sampler", default="physics")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--output", type=Path, default=RESULTS)
     chosen = parser.parse_args(arguments)
-    tables = [table for folder in chosen.tables for table in read_tables(folder)]
+    tables = read_tables(chosen.tables)
     begun = time.monotonic()
     rows = []
     for pair in pairs_of(tables):
@@ -87,7 +88,8 @@ def report(rows: Sequence[Row], sampler: str, seeds: int, seconds: float) -> str
         f"`python -m benchmarks.reuse --sampler {sampler} --seeds {seeds}`: measured trials until the search",
         f"is within {WITHIN:.0%} of the target's fastest point; median (mean) over {seeds} seeds.",
         f"It took {seconds:.0f} s. The source was tuned with the same sampler and another seed. Each switch",
-        "alone: good points at the front of the queue; the knobs' order while little is measured.",
+        "alone: good points at the front of the queue; throughputs for the model of speed; the knobs' order",
+        "while little is measured.",
         "",
         "| pair | source | target | points | trust | without | " + " | ".join(SWITCHES) + " |",
         "| --- | --- | --- | ---: | ---: | ---: |" + " ---: |" * len(SWITCHES),

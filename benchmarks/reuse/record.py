@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from autotune.study import Study, default_storage_url
-from benchmarks.reuse.tables import FOLDER, table_lines
+from benchmarks.reuse.tables import FOLDERS, table_lines
 from trials.wire import ModelSpec
 
 
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="by default named after the study, beside the others")
     chosen = parser.parse_args()
     study = Study.load(chosen.storage, chosen.study)
-    output = chosen.output or FOLDER / f"{study.name}.jsonl"
+    output = chosen.output or FOLDERS[0] / f"{study.name}.jsonl"
     output.parent.mkdir(parents=True, exist_ok=True)
     model = ModelSpec.model_validate(study.note("model"))
     output.write_text("\n".join(table_lines(study.inputs, model, study.records())) + "\n")

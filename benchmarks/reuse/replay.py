@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from autotune.reuse import Similar, similarity
 from autotune.reuse.virtual import VirtualSearch, virtual_search
-from autotune.samplers import make_sampler
+from autotune.samplers import Knowledge, Proposer, make_sampler
 from autotune.study import Record
-from autotune.tuning.head_start import Carry, HeadStart
+from autotune.throughput.coefficients import Prior
+from autotune.tuning.head_start import Carry, HeadStart, points_to_carry
 from benchmarks.reuse.pairs import Pair
 from benchmarks.reuse.tables import Table
 from trials.wire import Point
@@ -38,21 +41,33 @@ class Memory:
 
 def from_nothing(table: Table, sampler: str, seed: int, most: int = MOST_TRIALS) -> VirtualSearch:
     """A search that knows nothing of other studies."""
-    proposer = make_sampler(sampler, table.points, seed)
-    return virtual_search(table.known, proposer.propose, table.points, most)
+    return virtual_search(table.known, _proposer(table, sampler, seed).propose, table.points, most)
 
 
 def with_head_start(pair: Pair, sampler: str, seed: int, carry: Carry) -> VirtualSearch:
     """The same search after the source was tuned with another seed."""
     target = pair.target
-    head_start = HeadStart(Memory(), target.profile, [studied(pair, sampler, seed + 1000)], _silent, carry)
-    proposer = make_sampler(sampler, target.points, seed)
+    similar = [studied(pair, sampler, seed + 1000)]
+    head_start = HeadStart(
+        Memory(),
+        target.profile,
+        similar,
+        _silent,
+        carry,
+        most=points_to_carry(sampler, carry),
+        base=target.prior,
+    )
+    proposers = {None: _proposer(target, sampler, seed)}
 
     def choose(records: Sequence[Record], candidates: Sequence[Point]) -> Point:
         carried = head_start.next_point(records, candidates, target.required_bytes)
         if carried is not None:
             return carried
-        return proposer.propose(records, head_start.preferred(records, candidates))
+        prior = head_start.prior(records, target.training)
+        key = None if prior is None else prior.mean.tobytes() + prior.spread.tobytes()
+        if key not in proposers:
+            proposers[key] = _proposer(target, sampler, seed, prior)
+        return proposers[key].propose(records, head_start.preferred(records, candidates))
 
     return virtual_search(target.known, choose, target.points, MOST_TRIALS)
 
@@ -60,7 +75,7 @@ def with_head_start(pair: Pair, sampler: str, seed: int, carry: Carry) -> Virtua
 def studied(pair: Pair, sampler: str, seed: int) -> Similar:
     """What the pair's source teaches once it was tuned."""
     source = pair.source
-    proposer = make_sampler(sampler, source.points, seed)
+    proposer = _proposer(source, sampler, seed)
     records: list[Record] = []
     left = list(source.points)
     while left and len(records) < SOURCE_TRIALS:
@@ -69,6 +84,11 @@ def studied(pair: Pair, sampler: str, seed: int) -> Similar:
         records.append(Record(len(records), point, source.known(point), None, NOW, NOW))
     found = similarity(source.profile, pair.target.profile)
     return Similar(source.name, found.trust, found.why, source.profile, tuple(records))
+
+
+def _proposer(table: Table, sampler: str, seed: int, prior: Prior | None = None) -> Proposer:
+    knowledge = Knowledge(table.training, lambda points: np.ones(len(points)), prior or table.prior)
+    return make_sampler(sampler, table.points, seed, knowledge)
 
 
 def _silent(text: str) -> None:

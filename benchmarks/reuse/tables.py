@@ -1,10 +1,4 @@
-"""Recorded tables as trainings that can be searched: the form is that of `benchmarks/search`.
-
-One JSON object a line. The first holds the inputs: `model` (a ModelSpec), `seq_len`, `method`, `gpu` (`cpu`
-where there is none), `budget_bytes` (null: none was enforced), `global_batch`, `versions`, `probe`. Each
-further line is a point: `point`, `outcome`, `tokens_per_second`, `low`, `high`, `setup_seconds`,
-`measure_seconds`, `required_device_bytes`, `predicted`.
-"""
+"""Recorded tables as trainings that can be searched; their form is that of `benchmarks/search/table.py`."""
 
 from __future__ import annotations
 
@@ -17,10 +11,14 @@ from typing import Any
 from autotune.reuse import Profile, profile_of
 from autotune.study import Record, StudyInputs
 from autotune.study.measured_on import MeasuredOn
+from autotune.throughput import Training
+from autotune.throughput.coefficients import Prior
 from autotune.tuning.task import model_digest
-from trials.wire import ModelSpec, Outcome, Phase, Point, TrialResult
+from benchmarks.search import table as search
+from benchmarks.search.fit import all_sources, fit_prior
+from trials.wire import ModelSpec, Point, TrialResult
 
-FOLDER = Path(__file__).parent / "tables"
+FOLDERS = (search.FOLDER,)
 
 
 @dataclass(frozen=True)
@@ -32,12 +30,16 @@ class Table:
         inputs: the first line.
         budget_bytes: device memory; None: as it was recorded.
         results: by point, of everything that was recorded.
+        training: what is trained, on what.
+        prior: of the model of speed, fitted without this model and method.
     """
 
     name: str
     inputs: Mapping[str, Any]
     budget_bytes: int | None
     results: Mapping[Point, TrialResult]
+    training: Training
+    prior: Prior
 
     @property
     def model(self) -> ModelSpec:
@@ -104,14 +106,20 @@ class Table:
 
 def read_table(path: Path) -> Table:
     """The table of a file."""
-    first, *rest = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    results = {Point.model_validate(row["point"]): _result(row) for row in rest}
-    return Table(path.stem, first, first.get("budget_bytes"), results)
+    recorded = search.read_table(path)
+    return Table(
+        name=recorded.name,
+        inputs=recorded.inputs,
+        budget_bytes=recorded.inputs.get("budget_bytes"),
+        results={point: row.result("") for point, row in recorded.rows.items()},
+        training=recorded.training,
+        prior=fit_prior(all_sources(without=recorded), recorded.rates.device),
+    )
 
 
-def read_tables(folder: Path = FOLDER) -> list[Table]:
-    """The tables of a folder, by name."""
-    return [read_table(path) for path in sorted(folder.glob("*.jsonl"))]
+def read_tables(folders: Iterable[Path] = FOLDERS) -> list[Table]:
+    """The tables of some folders, by name."""
+    return [read_table(path) for folder in folders for path in sorted(folder.glob("*.jsonl"))]
 
 
 def table_lines(inputs: StudyInputs, model: ModelSpec, records: Iterable[Record]) -> list[str]:
@@ -127,7 +135,7 @@ def table_lines(inputs: StudyInputs, model: ModelSpec, records: Iterable[Record]
         "budget_bytes": inputs.budget_bytes,
         "global_batch": inputs.global_batch,
         "versions": versions,
-        "probe": {},
+        "rates": {},
     }
     rows = [
         {
@@ -144,17 +152,3 @@ def table_lines(inputs: StudyInputs, model: ModelSpec, records: Iterable[Record]
         for record, result in zip(kept, results, strict=True)
     ]
     return [json.dumps(row) for row in (header, *rows)]
-
-
-def _result(row: Mapping[str, Any]) -> TrialResult:
-    speed = row.get("tokens_per_second")
-    return TrialResult(
-        trial_id="",
-        outcome=Outcome(row["outcome"]),
-        phase=Phase.LATER_STEP if speed else Phase.BACKWARD,
-        tokens_per_second=speed,
-        tokens_per_second_low=row.get("low"),
-        tokens_per_second_high=row.get("high"),
-        setup_seconds=row.get("setup_seconds"),
-        required_device_bytes=row.get("required_device_bytes"),
-    )

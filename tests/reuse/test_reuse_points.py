@@ -81,7 +81,7 @@ def test_the_more_trusted_study_comes_first() -> None:
 def test_a_study_without_a_speed_gives_nothing(records: tuple[object, ...]) -> None:
     empty = Similar("s", 0.9, "", profile(), records)  # type: ignore[arg-type]
     assert first_points([empty], SPACE, profile(), need_bytes) == ()
-    assert prior_observations([empty]) == ()
+    assert prior_observations([empty], profile()) == ()
     assert knob_effects([empty]).log_ratios == {}
     assert speed_of_study(empty) is None
 
@@ -112,7 +112,7 @@ def test_observations_carry_the_trust_and_less_of_what_was_stopped() -> None:
     stopped = cut.result.model_copy(update={"outcome": Outcome.STOPPED})
     records = (full, type(cut)(1, cut.point, stopped, None, cut.started_at, None), record(2, point(24), None))
     source = Similar("s", 0.6, "", profile(), records)
-    first, second = prior_observations([source])
+    first, second = prior_observations([source], profile())
     assert (first.point, first.tokens_per_second, first.weight) == (point(4), 1000.0, 0.6)
     assert second.weight == pytest.approx(0.3)
     assert first.model.name == "qwen2.5-1.5b" and first.seq_len == 1024 and first.gpu_name == "NVIDIA H200"
