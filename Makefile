@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint check-report check-exports test-gpu bench-memory claims clean
+.PHONY: demo test lint check-report check-exports test-gpu bench-memory bench-search claims clean
 
 $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	PYTHON="$(PYTHON)" bash scripts/make_venv.sh $(VENV)
@@ -31,6 +31,10 @@ check-report: $(STAMP)
 # Predicted against measured memory, on the recorded measurements (about ten minutes the first time).
 bench-memory: $(STAMP)
 	$(BIN)/python -m benchmarks.memory --workers 2
+
+# Every sampler replayed on the recorded tables (about half an hour).
+bench-search: $(STAMP)
+	$(BIN)/python -m benchmarks.search
 
 # Memory claims that people repeat, predicted: docs/claims.md.
 claims: $(STAMP)

@@ -102,6 +102,7 @@ def _request(ctx: click.Context, flags: dict[str, Any]) -> Request:
         study=flags["study"],
         storage=flags["storage"],
         export_dir=Path(flags["export_dir"]) if flags["export_dir"] else None,
+        reuse=flags["reuse"],
         exports=flags["export"] or ((flags["trainer"],) if flags["trainer"] else ()),
         load_weights=flags["load_weights"],
         nvme_path=flags["nvme_path"],

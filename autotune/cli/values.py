@@ -91,6 +91,22 @@ class ShareType(click.ParamType[float]):
         return share
 
 
+class SizesType(click.ParamType[tuple[int, ...]]):
+    """Memory sizes separated by commas, such as `16GB,24GB`; `curve` is none of them, for the curve alone."""
+
+    name = "size,...|curve"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Bytes."""
+        if isinstance(value, tuple):
+            return value
+        if str(value).strip().lower() == "curve":
+            return ()
+        return tuple(SIZE.convert(part.strip(), param, ctx) for part in str(value).split(","))
+
+
 class GlobalBatchType(click.ParamType[int | str]):
     """Sequences per optimizer step, or `any`, which makes it part of the search."""
 
@@ -125,6 +141,21 @@ class NamesType(click.ParamType[tuple[str, ...]]):
         return names
 
 
+class ReuseType(click.ParamType[str | tuple[str, ...]]):
+    """The studies to learn from: `auto`, `off`, or names separated by commas."""
+
+    name = "auto|off|study,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | tuple[str, ...]:
+        """`auto`, `off` or the names in order, each once."""
+        if isinstance(value, tuple):
+            return value
+        word = str(value).strip().lower()
+        return word if word in ("auto", "off") else NAMES.convert(value, param, ctx)
+
+
 class FolderType(click.ParamType[str]):
     """A folder that exists."""
 
@@ -144,4 +175,6 @@ FOLDER = FolderType()
 DURATION = DurationType()
 GLOBAL_BATCH = GlobalBatchType()
 NAMES = NamesType()
+REUSE = ReuseType()
 SHARE = ShareType()
+SIZES = SizesType()

@@ -90,8 +90,7 @@ def make_plan(request: PlanRequest, predictor: Predictor, say: Say) -> Plan:
         UsageError: no point is possible in this setting.
         PredictionUnavailable: the model cannot be traced at all.
     """
-    method = request.setting.method
-    methods: Sequence[RequestedMethod] = ("lora", "qlora") if method == "auto" else (method,)
+    method, methods = request.setting.method, methods_of(request)
     plan = _plan_of(methods[0], request, predictor, say)
     for later in methods[1:]:
         if plan.fitting:
@@ -107,7 +106,46 @@ def make_plan(request: PlanRequest, predictor: Predictor, say: Say) -> Plan:
     return dataclasses.replace(plan, other_methods=other_methods(plan.method, request, predictor, say))
 
 
+def methods_of(request: PlanRequest) -> Sequence[RequestedMethod]:
+    """The methods to look at, in order: LoRA and then QLoRA for `auto`."""
+    method = request.setting.method
+    return ("lora", "qlora") if method == "auto" else (method,)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A method's space, predicted.
+
+    Attributes:
+        outlooks: of the points that could be predicted, in the space's order.
+        unpredictable: how many could not, by reason.
+        notes: what had to be changed in the space.
+    """
+
+    outlooks: tuple[Outlook, ...]
+    unpredictable: dict[str, int]
+    notes: tuple[str, ...]
+
+
 def _plan_of(method: RequestedMethod, request: PlanRequest, predictor: Predictor, say: Say) -> Plan:
+    found = outlooks_of(method, request, predictor, say)
+    ranked = _exact_best(ranked_outlooks(found.outlooks, request.budgets), request, predictor)
+    return Plan(
+        method=method,
+        outlooks=tuple(ranked),
+        rejected=tuple(rejections(ranked, request.budgets)),
+        unpredictable=found.unpredictable,
+        notes=found.notes,
+    )
+
+
+def outlooks_of(method: RequestedMethod, request: PlanRequest, predictor: Predictor, say: Say) -> Predicted:
+    """Every point of a method's space, predicted from shared traces.
+
+    Raises:
+        UsageError: no point is possible in this setting.
+        PredictionUnavailable: none can be predicted.
+    """
     points, notes = points_of(method, request)
     say(f"{method}: {len(points):,} distinct points")
     predictions: dict[Point, Prediction] = {}
@@ -123,14 +161,7 @@ def _plan_of(method: RequestedMethod, request: PlanRequest, predictor: Predictor
 
         reason, count = unpredictable.most_common(1)[0]
         raise PredictionUnavailable(f"none of {count:,} points can be predicted: {reason}")
-    ranked = _exact_best(ranked_outlooks(outlooks, request.budgets), request, predictor)
-    return Plan(
-        method=method,
-        outlooks=tuple(ranked),
-        rejected=tuple(rejections(ranked, request.budgets)),
-        unpredictable=dict(unpredictable),
-        notes=tuple(notes),
-    )
+    return Predicted(tuple(outlooks), dict(unpredictable), notes)
 
 
 def _predicted(
@@ -171,19 +202,23 @@ def _exact_best(ranked: list[Outlook], request: PlanRequest, predictor: Predicto
     """The list with its first points predicted by their own traces, until enough of those fit."""
     done, fitting = 0, 0
     while done < len(ranked) and ranked[done].fits and fitting < EXACT_BEST:
-        point = ranked[done].point
-        prediction = predictor.predict(
-            request.model,
-            request.seq_len,
-            point,
-            lora_targets=request.lora_targets,
-            processes=request.setting.gpus,
-        )
-        limit = broken_limit(prediction, request.budgets)
-        ranked[done] = dataclasses.replace(ranked[done], prediction=prediction, limit=limit)
+        ranked[done] = exact_outlook(ranked[done], request, predictor)
         fitting += ranked[done].fits
         done += 1
     return ranked_outlooks(ranked, request.budgets)
+
+
+def exact_outlook(outlook: Outlook, request: PlanRequest, predictor: Predictor) -> Outlook:
+    """The same point, predicted by its own trace."""
+    prediction = predictor.predict(
+        request.model,
+        request.seq_len,
+        outlook.point,
+        lora_targets=request.lora_targets,
+        processes=request.setting.gpus,
+    )
+    limit = broken_limit(prediction, request.budgets)
+    return dataclasses.replace(outlook, prediction=prediction, limit=limit)
 
 
 def _outlooks(predictions: Mapping[Point, Prediction], request: PlanRequest) -> list[Outlook]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from autotune.study import Record, StudyInputs, redact
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from autotune.study import Study
     from autotune.tuning.confirm import Chosen
     from autotune.winner import Price
+
+SPEEDS = ("tokens_per_second", "tokens_per_second_low", "tokens_per_second_high")
 
 
 @dataclass(frozen=True)
@@ -131,10 +134,13 @@ def redact_word(word: str) -> str:
 
 
 def _without(record: Record, secrets: Sequence[str]) -> Record:
-    if record.result is None or not record.result.message:
+    """The record without secrets in its message, and without speeds that are no numbers."""
+    if record.result is None:
         return record
+    speeds = {name: getattr(record.result, name) for name in SPEEDS}
+    numbers = {name: None for name, speed in speeds.items() if speed is not None and not isfinite(speed)}
     message = _cut(record.result.message, secrets)
-    return replace(record, result=record.result.model_copy(update={"message": message}))
+    return replace(record, result=record.result.model_copy(update={"message": message, **numbers}))
 
 
 def _cut(text: str, secrets: Sequence[str]) -> str:

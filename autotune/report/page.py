@@ -18,7 +18,7 @@ from autotune.report.contenders import contenders
 from autotune.report.figures.budgets import PredictedCurve, budget_curve
 from autotune.report.figures.history import history
 from autotune.report.figures.parallel import parallel
-from autotune.report.figures.style import OUTCOME_WORDS
+from autotune.report.figures.style import OUTCOME_WORDS, hover
 from autotune.report.figures.tradeoff import tradeoff
 from autotune.report.front import card_budgets, front
 from autotune.report.knob_words import METHOD_WORDS, knob_words, point_rows, value_words
@@ -58,7 +58,7 @@ def report_page(
         **_evidence_tables(evidence),
         **_memory(evidence, forecast),
         figures=drawable,
-        figures_json=Markup(script_json(drawable)),
+        figures_json=Markup(script_json({"figures": drawable, "texts": _texts(evidence)})),
         policy=POLICY,
         css=_static("report.css"),
         script=_static("report.js"),
@@ -72,6 +72,15 @@ def script_json(value: Any) -> str:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def _texts(evidence: Evidence) -> dict[int, str]:
+    """What is shown of each trial under the pointer, by its number as people count it."""
+    both = zip(evidence.records, evidence.effective, strict=True)
+    return {
+        record.number + 1: hover(record, other.result if other.result != record.result else None)
+        for record, other in both
+    }
 
 
 def _facts(evidence: Evidence) -> dict[str, Any]:

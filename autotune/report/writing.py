@@ -36,7 +36,8 @@ def write_page(path: Path, text: str) -> int:
     Raises:
         EnvironmentProblem: it cannot be written.
     """
-    content = text.encode("utf-8")
+    # A path of the command line may hold bytes that are no text.
+    content = text.encode("utf-8", "replace")
     target = path.resolve()
     temporary = target.with_name(f".autotune-{uuid.uuid4().hex}.html")
     try:

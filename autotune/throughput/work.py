@@ -35,6 +35,10 @@ PARTITIONING_LAUNCHES = 30
 LOSS_LAUNCHES = 80
 STEP_LAUNCHES = 6
 EXPERT_LAUNCHES = 40
+# Each logit is written in 16 bits, upcast, shifted and normalised in fp32, and the same back: so many bytes
+# are written and read for it. The fused loss works on pieces that stay in the cache for part of that.
+LOGIT_BYTES = 64.0
+LIGER_LOGIT_BYTES = 20.0
 # Accumulating a gradient on the host moves so many of the bytes that Adam's update moves there.
 ACCUMULATION_OF_ADAM = 10 / 28
 
@@ -153,8 +157,7 @@ def _device(k: _Knobs) -> dict[str, Vector]:
     # Eager attention writes and reads its scores several times over.
     written = np.where(k.eager, 12.0 * k.width * tokens * seen * shape.heads * shape.layers, 0.0)
     traffic = _activation_bytes(k) + weights + _gradient_bytes(k)
-    # Of fp32 copies of the logits several are written and read; the fused loss keeps them in pieces.
-    logits = tokens * shape.vocabulary * np.where(k.liger, 12.0, 40.0)
+    logits = tokens * shape.vocabulary * np.where(k.liger, LIGER_LOGIT_BYTES, LOGIT_BYTES)
     # Dequantised for each product: codes read, 16 bits written and read.
     frozen = shape.layers * shape.layer_parameters
     nf4 = np.where(k.nf4, frozen * (0.5 + 2 * k.width) * (2.0 + k.recomputed), 0.0)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from autotune.throughput import Rates, Training
     from autotune.throughput.advisor import Chance
     from autotune.tuning.foresight import Foresight
+    from autotune.tuning.head_start import HeadStart
 
 DISREGARDED_NOTE = "disregarded"
 SKIPPED_NOTE = "skipped"
@@ -47,6 +48,7 @@ class Session:
         torch_adam: whether AdamW must be torch's.
         deadline: monotonic time at which the search ends.
         foresight: what is predicted; None where memory is only known by measuring it.
+        head_start: what similar studies give; None where there is nothing.
         rates: what the machine does per second; None: as the table of GPUs has it.
         results: of this call, in order.
     """
@@ -61,6 +63,7 @@ class Session:
     torch_adam: bool
     deadline: float
     foresight: Foresight | None = None
+    head_start: HeadStart | None = None
     rates: Rates | None = None
     results: list[tuple[int, TrialResult]] = field(default_factory=list)
 
@@ -133,6 +136,11 @@ class Session:
         if self.foresight is None:
             return list(points)
         return [point for point in points if self.foresight.may_fit(point)]
+
+    def required_bytes(self, point: Point) -> int | None:
+        """Device memory that a point is predicted to need; None where nothing is predicted of it."""
+        outlook = self.foresight.outlook(point) if self.foresight else None
+        return outlook.prediction.confirmed_required_device_bytes if outlook else None
 
     def decide(self, point: Point) -> bool:
         """Whether a point is to be launched; one near the budget is looked at closely first."""

@@ -24,8 +24,6 @@ from benchmarks.search.table import Table, read_tables
 from trials.wire import Point
 
 PRIORS = Path(autotune.throughput.__file__).parent / "priors.json"
-# The fit may move a coefficient further than a model or machine differs from others.
-FREEDOM = 1.7
 NOISE = {"cuda": 0.2, "cpu": 0.2}
 STUDENT_FREEDOM = 4.0
 TABLE_COUNTS_AS = 20.0
@@ -59,7 +57,7 @@ def fit_prior(sources: Iterable[Timed], device: str) -> Prior:
     seconds = np.log(np.concatenate([source.step_seconds for source in chosen]))
     weights = np.concatenate([np.full(len(source.points), source.weight) for source in chosen])
     found, noise = prior.mean.copy(), NOISE[device]
-    precision = np.diag((prior.spread * FREEDOM) ** -2)
+    precision = np.diag(prior.spread**-2)
     for _ in range(_ITERATIONS):
         times = [one.times(found) for one in worked]
         rest = seconds - np.concatenate([one.log_seconds for one in times])

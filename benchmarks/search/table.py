@@ -3,7 +3,7 @@
 The first line holds the inputs: `model` (name and configuration), `seq_len`, `method`, `gpu`, `budget_bytes`,
 `global_batch`, `versions`, `rates` (what the machine's probe measured; may be empty) and a `note`. Each other
 line is a point: `point`, `outcome` (`ok`, `oom`, ...), `tokens_per_second`, `low`, `high`, `setup_seconds`,
-`measure_seconds`, `required_device_bytes` and `predicted` (the memory predicted before).
+`measure_seconds`, `required_device_bytes` (measured, else predicted) and `predicted` (the same before).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Row:
         setup_seconds: building it, of its own.
         measure_seconds: its steps.
         required_device_bytes: what it needs, measured or else predicted.
-        predicted: what was predicted, in JSON values.
+        predicted: the device memory that was predicted, in bytes.
     """
 
     point: Point
@@ -47,7 +47,7 @@ class Row:
     setup_seconds: float | None = None
     measure_seconds: float | None = None
     required_device_bytes: int | None = None
-    predicted: dict[str, Any] | None = None
+    predicted: int | None = None
 
     def result(self, trial_id: str) -> TrialResult:
         """The row as its trial reported it."""

@@ -75,6 +75,22 @@ def test_other_studies_fit_a_phone_and_nothing_complains(
     assert browser.complaints() == [] and browser.run("window.hacked") is None
 
 
+def test_the_pointer_shows_whose_a_mark_is(browser: Chromium, written: dict[str, Path]) -> None:
+    browser.open(written["full"])
+    at = browser.run(
+        """{ const plot = document.querySelector('[data-figure=history]');
+        plot.scrollIntoView({ block: 'center', behavior: 'instant' });
+        const star = [...plot.querySelectorAll('.scatterlayer path.point')]
+          .find((mark) => getComputedStyle(mark).fill === 'rgb(211, 146, 0)');
+        const box = star.getBoundingClientRect();
+        ({ x: box.x + box.width / 2, y: box.y + box.height / 2 }) }"""
+    )
+    browser.send("Input.dispatchMouseEvent", type="mouseMoved", **at)
+    browser.wait_for("!!document.querySelector('[data-figure=history] .hovertext')")
+    words = browser.run("document.querySelector('[data-figure=history] .hovertext').textContent")
+    assert "trial 17" in words and "in its longer run 11,377 tok/s" in words
+
+
 def test_colours_follow_the_system_and_the_button(browser: Chromium, written: dict[str, Path]) -> None:
     colors = """[getComputedStyle(document.body).backgroundColor,
       getComputedStyle(document.querySelector('[data-figure=history] .xtick text')).fill]"""

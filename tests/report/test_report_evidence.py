@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from autotune.report.forecast import Forecast, forecast_of
 from autotune.report.front import best_at, card_budgets, front
 from autotune.report.memory import drawn, figure_rows, measured_pieces, predicted_pieces
 from autotune.report.neighbours import steps_from
+from autotune.report.page import report_page
 from autotune.winner.ranking import tokens_per_second
 from trials.wire import Outcome
 
@@ -144,3 +146,13 @@ def test_the_longer_run_counts_where_there_is_one(evidence: dict[str, Evidence])
     assert tokens_per_second(effective) == pytest.approx(0.994 * speed(best))
     (own,) = (record for record in full.records if record.point == best)
     assert tokens_per_second(own) == pytest.approx(speed(best))
+
+
+def test_a_speed_that_is_no_number_is_none_and_the_page_is_made(tmp_path: Path) -> None:
+    study = new_study(tmp_path)
+    add(study, WINNER, good(WINNER))
+    odd = WINNER.model_copy(update={"lora_rank": 32})
+    add(study, odd, good(odd, tokens_per_second=math.inf, tokens_per_second_low=math.nan))
+    evidence = evidence_of(study, tmp_path)
+    assert evidence.records[1].result is not None and evidence.records[1].result.tokens_per_second is None
+    assert "trial-2" in report_page(evidence, None)

@@ -13,6 +13,7 @@ from autotune.report.evidence import Evidence
 from autotune.report.figures.budgets import budget_curve
 from autotune.report.figures.history import history
 from autotune.report.figures.parallel import parallel
+from autotune.report.figures.style import hover
 from autotune.report.figures.tradeoff import tradeoff
 
 Figure = dict[str, Any]
@@ -125,5 +126,13 @@ def test_parallel_coordinates_draw_each_trial_once_over_the_knobs_that_vary(
 
 
 def test_words_of_a_trial_under_the_pointer_are_escaped(evidence: dict[str, Evidence]) -> None:
-    (text,) = trace(history(evidence["full"]), "crashed")["text"]
-    assert "<script" not in text and "&lt;/script&gt;" in text
+    (number,) = trace(history(evidence["full"]), "crashed")["customdata"]
+    (crashed,) = (record for record in evidence["full"].records if record.number + 1 == number)
+    assert "<script" not in hover(crashed) and "&lt;/script&gt;" in hover(crashed)
+
+
+def test_words_of_a_trial_that_ran_again_have_both_speeds(evidence: dict[str, Evidence]) -> None:
+    chosen = evidence["full"].chosen
+    assert chosen is not None
+    words = hover(chosen.record, chosen.confirmation)
+    assert "11,446 tok/s, 23.0 GiB" in words and "in its longer run 11,377 tok/s, 23.0 GiB" in words

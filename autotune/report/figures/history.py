@@ -12,7 +12,6 @@ from autotune.report.figures.style import (
     WINNER_MARKER,
     Figure,
     axis,
-    hover,
     hovering,
     scatter,
     speed_figure,
@@ -59,8 +58,7 @@ def history(evidence: Evidence) -> Figure | None:
                 [chosen.record.number + 1],
                 [chosen.record.result.tokens_per_second],
                 marker=WINNER_MARKER,
-                text=[hover(chosen.record)],
-                hovertemplate="%{text}<extra></extra>",
+                **hovering([chosen.record]),
             )
         )
     last = max(record.number for record in evidence.records) + 1

@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from autotune.report.figures.style import BAD, INK, MUTED, ODD, RAMP, SURFACE, Figure, hover, layout, scatter
+from autotune.report.figures.style import (
+    BAD,
+    INK,
+    MUTED,
+    ODD,
+    RAMP,
+    SURFACE,
+    Figure,
+    layout,
+    of_trials,
+    scatter,
+)
 from autotune.report.knob_words import short_words, value_words
 from autotune.report.neighbours import differing_knobs
 from autotune.space.fields import point_fields
@@ -120,7 +131,6 @@ def _lines(
     """One trace for a whole group: lines with a gap after each trial; `customdata` says whose a vertex is."""
     x: list[float | None] = []
     y: list[float | None] = []
-    text: list[str] = []
     numbers: list[int] = []
     for record in records:
         heights: list[float | None] = [axis.height(getattr(record.point, axis.knob)) for axis in axes]
@@ -130,7 +140,6 @@ def _lines(
         heights.append(None)
         x += [*map(float, range(len(heights) - 1)), None]
         y += heights
-        text += [hover(record)] * len(heights)
         numbers += [record.number + 1] * len(heights)
     return scatter(
         name,
@@ -138,9 +147,7 @@ def _lines(
         y,
         mode="lines",
         line={"color": color, "dash": dash, "width": 2},
-        customdata=numbers,
-        text=text,
-        hovertemplate="%{text}<extra></extra>",
+        **of_trials(numbers),
     )
 
 

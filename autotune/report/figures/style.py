@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.display.words import end_words, memory_of, point_words, size_words, speed_words
 from autotune.study import Record
-from trials.wire import Outcome
+from trials.wire import Outcome, TrialResult
 
 Figure = dict[str, Any]
 
@@ -124,8 +124,13 @@ def _axes(x_axis: dict[str, Any], *, failures: bool, speeds: bool) -> dict[str, 
     return {"xaxis": {**x_axis, "anchor": "y2"}, "yaxis": above, "yaxis2": strip}
 
 
-def hover(record: Record) -> str:
-    """What is shown of a trial under the pointer; Plotly reads a little HTML, so the words are escaped."""
+def hover(record: Record, longer: TrialResult | None = None) -> str:
+    """What is shown of a trial under the pointer; Plotly reads a little HTML, so the words are escaped.
+
+    Args:
+        record: the trial.
+        longer: its longer run's result, where it has a good one.
+    """
     result = record.result
     lines = [f"<b>trial {record.number + 1}</b>", escape(point_words(record.point))]
     if result is not None:
@@ -134,6 +139,9 @@ def hover(record: Record) -> str:
             lines.append(f"{speed_words(result.tokens_per_second)}, {size_words(memory_of(result))}")
         end = end_words(result)
         lines.append(escape(f"{words} {end[:80]}".strip()))
+    if longer is not None:
+        speed, size = speed_words(longer.tokens_per_second), size_words(memory_of(longer))
+        lines.append(f"in its longer run {speed}, {size}")
     return "<br>".join(lines)
 
 
@@ -148,5 +156,10 @@ def scatter(name: str, x: Sequence[Any], y: Sequence[Any], **values: Any) -> dic
 
 
 def hovering(records: Sequence[Record]) -> dict[str, Any]:
-    """The part of a trace that says what is shown under the pointer."""
-    return {"text": [hover(record) for record in records], "hovertemplate": "%{text}<extra></extra>"}
+    """The part of a trace that says whose its points are; the page's script finds the words."""
+    return of_trials([record.number + 1 for record in records])
+
+
+def of_trials(numbers: Sequence[int]) -> dict[str, Any]:
+    """The same by the trials' numbers, as people count them."""
+    return {"customdata": list(numbers), "hovertemplate": "%{text}<extra></extra>"}

@@ -15,7 +15,6 @@ from autotune.report.figures.style import (
     WINNER_MARKER,
     Figure,
     axis,
-    hover,
     hovering,
     scatter,
     speed_figure,
@@ -84,8 +83,7 @@ def tradeoff(evidence: Evidence) -> Figure | None:
                 [speed],
                 marker=WINNER_MARKER,
                 error_y=error | {"color": ACCENT, "thickness": 1.5},
-                text=[hover(chosen.record) + "<br>the winner"],
-                hovertemplate="%{text}<extra></extra>",
+                **hovering([chosen.record]),
             )
         )
     any_speed = any(trace["yaxis"] == "y" for trace in traces if "yaxis" in trace)

@@ -23,7 +23,10 @@
 
   // Figures: colours are names of the page's variables until they are drawn.
   const source = document.getElementById("figures");
-  const figures = source ? JSON.parse(source.textContent) : {};
+  const { figures, texts } = source ? JSON.parse(source.textContent) : { figures: {}, texts: {} };
+  for (const figure of Object.values(figures)) {
+    for (const trace of figure.data) trace.text = trace.customdata?.map((number) => texts[number]);
+  }
   const NARROW = 520;
   const colored = (value, style) => {
     if (typeof value === "string") {
