@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,10 +47,12 @@ def run(
     """
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other", "give one of them")
+    began = time.monotonic()
     from autotune.display.screen import open_screen
 
     with _log(log_file) as log:
-        screen, stream = open_screen(sys.stderr, quiet=quiet, verbose=verbose, log=log)
+        waited = time.monotonic() - began
+        screen, stream = open_screen(sys.stderr, quiet=quiet, verbose=verbose, log=log, waited_seconds=waited)
         screen.say(first_line(flags))
         from autotune.tuning.interrupts import Interrupts
         from autotune.tuning.tune import tune
