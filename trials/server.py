@@ -183,7 +183,7 @@ class Server:
             spec = TrialSpec.model_validate(request["spec"])
             self._send({"event": "done", "body": self._trial(spec, request.get("timeout_seconds"))})
             return
-        job = {"ops": _ops_job, "inspect": _inspect_job}[kind](request, self._device)
+        job = {"ops": _ops_job, "inspect": _inspect_job, "probe": _probe_job}[kind](request, self._device)
         [child] = self._run([job], request["log_path"], request.get("timeout_seconds"), None, None)
         status = os.waitstatus_to_exitcode(child.exit_status or 0)
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
@@ -365,6 +365,15 @@ def _inspect_job(request: dict[str, Any], device: str) -> Job:
             return inspect_model(ModelSpec.model_validate(request["model"]))
         except InvalidPoint as error:
             return {"error": str(error)}
+
+    return job
+
+
+def _probe_job(request: dict[str, Any], device: str) -> Job:
+    def job(rank: int, report: Report) -> dict[str, Any]:
+        from trials.probe import probe_machine
+
+        return dict(probe_machine(device))
 
     return job
 

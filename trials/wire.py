@@ -70,6 +70,12 @@ class Point(Strict):
             return "full"
         return "lora" if self.quantization == "none" else "qlora"
 
+    @property
+    def build(self) -> tuple[object, ...]:
+        """What an engine is built for: every field but those that can be changed while it lives."""
+        live = {"micro_batch_size", "gradient_accumulation_steps", "checkpoint_fraction"}
+        return tuple(getattr(self, name) for name in type(self).model_fields if name not in live)
+
 
 class ModelSpec(Strict):
     """A model to build: its transformers configuration, and where its weights are if they are wanted."""

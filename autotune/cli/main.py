@@ -35,6 +35,10 @@ COMMANDS = {
     "export": LazyCommand(
         "autotune.cli.export", "export", "Write the winner's folder: DeepSpeed JSON, script, README."
     ),
+    "study": LazyCommand(
+        "autotune.cli.study", "study_group", "Studies that travel or go: export, import, copy, delete, prune."
+    ),
+    "report": LazyCommand("autotune.cli.report", "report", "A study as one self-contained HTML page."),
     "init": LazyCommand("autotune.cli.init", "init", "Write a commented configuration file, autotune.toml."),
     "models": LazyCommand("autotune.cli.models", "models", "The model cards that are shipped."),
     "spaces": LazyCommand(

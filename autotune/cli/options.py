@@ -11,13 +11,18 @@ from typing import Any, TypeVar
 import click
 
 from autotune.cli.completing import complete_gpus, complete_models, complete_spaces, complete_studies
-from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, SIZE
+from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, REUSE, SHARE, SIZE
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 METHODS = ("auto", "full", "lora", "qlora", "any")
-SAMPLERS = ("tpe", "gp", "random", "grid")
+SAMPLERS = ("physics", "tpe", "gp", "random", "grid")
 DEVICES = ("cuda", "cpu")
+# The exporters' names, here so that --help does not import them; a test compares.
+FORMATS = (
+    *("deepspeed", "transformers", "accelerate", "trl", "peft", "llamafactory", "axolotl", "swift", "script"),
+    "all",
+)
 DEFAULT_TRIALS = 40
 DEFAULT_TIMEOUT_SECONDS = 8 * 3600.0
 DEFAULT_TRIAL_TIMEOUT_SECONDS = 600.0
@@ -134,9 +139,16 @@ run_options = stack(
     option(
         "--sampler",
         type=click.Choice(SAMPLERS),
-        default="tpe",
+        default="physics",
         show_default=True,
         help="What proposes points.",
+    ),
+    option(
+        "--until",
+        type=SHARE,
+        default="1%",
+        show_default=True,
+        help="End when less than this is expected to be left to gain; 0: only at --trials or --timeout.",
     ),
     option(
         "--study",
@@ -145,7 +157,20 @@ run_options = stack(
         help="The study's name.  [default: found by its inputs]",
     ),
     storage_option,
+    option(
+        "--reuse",
+        type=REUSE,
+        default="auto",
+        show_default=True,
+        help="Learn from similar studies of the storage: auto, off, or names.",
+    ),
     option("--export-dir", metavar="DIR", help="The winner's folder.  [default: autotune-out/STUDY]"),
+    option(
+        "--export",
+        type=click.Choice(FORMATS, case_sensitive=False),
+        multiple=True,
+        help="Also write the files of a trainer; can be given again.  [default: the --trainer, if any]",
+    ),
     option("--load-weights", is_flag=True, help="Measure with the model's real weights."),
     option("--nvme-path", type=FOLDER, metavar="DIR", help="A folder on NVMe: allows offload to it."),
     option(

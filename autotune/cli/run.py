@@ -101,9 +101,12 @@ def _request(ctx: click.Context, flags: dict[str, Any]) -> Request:
         trial_timeout_seconds=flags["trial_timeout"],
         device=flags["device"],
         sampler=flags["sampler"],
+        until=flags["until"],
         study=flags["study"],
         storage=flags["storage"],
         export_dir=Path(flags["export_dir"]) if flags["export_dir"] else None,
+        reuse=flags["reuse"],
+        exports=flags["export"] or ((flags["trainer"],) if flags["trainer"] else ()),
         load_weights=flags["load_weights"],
         nvme_path=flags["nvme_path"],
         seed=flags["seed"],
@@ -125,7 +128,9 @@ def command_line(ctx: click.Context, storage: str | None) -> str:
         if isinstance(parameter, click.Option) and parameter.is_flag:
             words += [flag] if ctx.params.get(parameter.name or "") else []
         elif source is ParameterSource.ENVIRONMENT:
-            words += [flag, os.environ[str(parameter.envvar)]]
+            value = os.environ[str(parameter.envvar)]
+            for one in value.split() if parameter.multiple else [value]:
+                words += [flag, one]
         else:
             given = ctx.lookup_default(str(parameter.name))
             for value in given if isinstance(given, tuple) else (given,):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ from autotune.tuning.confirm import Chosen
 from trials.wire import ModelSpec
 
 if TYPE_CHECKING:
+    from autotune.running import Machine
     from autotune.study import Study
+    from autotune.study.measured_on import MeasuredOn
 
 MODEL_NOTE = "model"
 COMMAND_NOTE = "command"
@@ -27,6 +30,18 @@ def remember(study: Study, model: ModelSpec, command: str, trials: int) -> None:
         study.set_note(COMMAND_NOTE, command)
     if study.note(TRIALS_NOTE) != trials:
         study.set_note(TRIALS_NOTE, trials)
+
+
+def measured_on(machine: Machine) -> MeasuredOn:
+    """What of the machine a study keeps: what decides memory and speed."""
+    from autotune.study.measured_on import MeasuredOn
+
+    return MeasuredOn(
+        gpu_name=machine.gpu_name,
+        driver=machine.driver,
+        host_cpus=os.cpu_count(),
+        versions=dict(machine.versions),
+    )
 
 
 def winner_of(study: Study, chosen: Chosen) -> Winner:

@@ -22,7 +22,10 @@ from trials.wire import Outcome, Point, TrialResult, TrialSpec
 if TYPE_CHECKING:
     from autotune.running import OutsideShare, TrialRunner
     from autotune.study import Record, Study
+    from autotune.throughput import Rates, Training
+    from autotune.throughput.advisor import Chance
     from autotune.tuning.foresight import Foresight
+    from autotune.tuning.head_start import HeadStart
 
 DISREGARDED_NOTE = "disregarded"
 SKIPPED_NOTE = "skipped"
@@ -45,6 +48,8 @@ class Session:
         torch_adam: whether AdamW must be torch's.
         deadline: monotonic time at which the search ends.
         foresight: what is predicted; None where memory is only known by measuring it.
+        head_start: what similar studies give; None where there is nothing.
+        rates: what the machine does per second; None: as the table of GPUs has it.
         results: of this call, in order.
     """
 
@@ -58,6 +63,8 @@ class Session:
     torch_adam: bool
     deadline: float
     foresight: Foresight | None = None
+    head_start: HeadStart | None = None
+    rates: Rates | None = None
     results: list[tuple[int, TrialResult]] = field(default_factory=list)
 
     def seconds_left(self) -> float:
@@ -71,6 +78,24 @@ class Session:
     def pending(self) -> list[Record]:
         """The trials that other live processes run now."""
         return [record for record in self.study.records() if record.result is None]
+
+    def training(self) -> Training:
+        """What is trained, on what: all that speed depends on beside the point."""
+        from autotune.throughput import Training
+        from autotune.tuning.predicting import rates_of_machine
+
+        task = self.task
+        return Training(
+            model=task.model,
+            seq_len=task.seq_len,
+            rates=self.rates or rates_of_machine(task.machine),
+            processes=task.request.gpus,
+            lora_targets=task.request.lora_targets,
+        )
+
+    def chance(self) -> Chance | None:
+        """The chance that points fit, as it is predicted; None where nothing is."""
+        return None if self.foresight is None else self.foresight.chances
 
     def progress(self, candidates: int) -> Progress:
         """How far the study is, with this many points left to measure."""
@@ -111,6 +136,11 @@ class Session:
         if self.foresight is None:
             return list(points)
         return [point for point in points if self.foresight.may_fit(point)]
+
+    def required_bytes(self, point: Point) -> int | None:
+        """Device memory that a point is predicted to need; None where nothing is predicted of it."""
+        outlook = self.foresight.outlook(point) if self.foresight else None
+        return outlook.prediction.confirmed_required_device_bytes if outlook else None
 
     def decide(self, point: Point) -> bool:
         """Whether a point is to be launched; one near the budget is looked at closely first."""

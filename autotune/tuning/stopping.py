@@ -32,14 +32,15 @@ def stop_below(point: Point, records: Iterable[Record]) -> float | None:
         result = record.result
         if result is None or result.outcome is not Outcome.OK or result.tokens_per_second is None:
             continue
-        for value in _quality(record.point):
+        for value in quality_values(record.point):
             best[value] = max(best.get(value, 0.0), result.tokens_per_second)
-    bars = [best.get(value) for value in _quality(point)]
+    bars = [best.get(value) for value in quality_values(point)]
     known = [bar for bar in bars if bar is not None]
     return CLEARLY_SLOWER * min(known) if len(known) == len(bars) else None
 
 
-def _quality(point: Point) -> tuple[tuple[str, Any], ...]:
+def quality_values(point: Point) -> tuple[tuple[str, Any], ...]:
+    """The point's values of the knobs that change what is learned."""
     return (
         ("method", point.method),
         ("lora_rank", point.lora_rank),
