@@ -169,11 +169,11 @@ def _own_budget(study: Study) -> int:
 def _target(flags: dict[str, Any]) -> tuple[int | None, Any]:
     """The device budget, where the flags give one, and the rates of the GPU."""
     from autotune.gpus import find_gpu
-    from autotune.planning.speed import Rates, rates_of
+    from autotune.throughput import H200_RATES, rates_of
 
     name, budget = flags["gpu_model"], flags["gpu_budget"]
     if name is None:
-        return budget, Rates()
+        return budget, H200_RATES
     if budget is not None:
         raise UsageError("--gpu-budget and --gpu-model both say the budget", "give one of them")
     return find_gpu(name).memory_bytes, rates_of(name)
