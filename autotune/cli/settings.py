@@ -191,7 +191,8 @@ def click_value(parameter: click.Option, value: Any) -> Any:
         return ",".join(str(one) for one in value)
     if isinstance(parameter.type, (SizeType, DurationType)):
         return str(value)
-    return value
+    own = type(parameter.type).__module__.startswith("autotune.")
+    return str(value) if own and isinstance(value, (int, float)) else value
 
 
 def _wanted(parameter: click.Option, value: Any) -> str:
@@ -216,7 +217,13 @@ def _wanted(parameter: click.Option, value: Any) -> str:
         return "" if whole else "a whole number"
     if isinstance(kind, (click.types.FloatParamType, click.FloatRange)):
         return "" if number else "a number"
-    return "" if isinstance(value, str) else "a text"
+    if isinstance(value, str):
+        return ""
+    if isinstance(kind, (click.types.StringParamType, click.Choice, click.Path)):
+        return "a text"
+    # A kind of value of our own, which reads what a flag would be given.
+    listed = isinstance(value, list) and all(isinstance(one, (str, int, float)) for one in value)
+    return "" if number or listed else "a text"
 
 
 def _shown(value: Any) -> str:
