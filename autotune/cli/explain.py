@@ -8,9 +8,18 @@ import click
 
 from autotune.cli.completing import complete_gpus, complete_studies
 from autotune.cli.estimate import point_options
-from autotune.cli.options import debug_option, json_option, option, storage_option, study_option
+from autotune.cli.options import (
+    debug_option,
+    json_option,
+    log_file_option,
+    option,
+    quiet_option,
+    storage_option,
+    study_option,
+)
 from autotune.cli.output import print_json, print_text
 from autotune.cli.settings import is_from_file
+from autotune.cli.telling import Telling
 from autotune.cli.unchecked import warn_of_versions
 from autotune.cli.values import NAMES, SIZE
 from autotune.errors import UsageError
@@ -36,10 +45,11 @@ if TYPE_CHECKING:
 @option("--lora-targets", type=NAMES, help="Modules that get LoRA.  [default: all linear but the head]")
 @study_option
 @storage_option
-@option("--quiet", is_flag=True, help="No progress.")
+@quiet_option
+@log_file_option
 @json_option
 @debug_option
-def explain(what: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) -> int:
+def explain(what: tuple[str, ...], as_json: bool, quiet: bool, log_file: str | None, **flags: Any) -> int:
     """Say why a configuration fits or not, and which single changes would make it fit.
 
     The configuration is given by flags, as a JSON object, or as a trial of a study:
@@ -52,17 +62,14 @@ def explain(what: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) -> 
     from autotune.planning.explanation import explain as answer
     from autotune.prediction.predictor import Predictor
 
-    def say(text: str) -> None:
-        if not quiet:
-            click.echo(text, err=True)
-
     ctx = click.get_current_context()
     from_file = {name for name in flags if is_from_file(ctx, name)}
-    question = _question(what, flags, from_file, say)
-    if not quiet:
-        warn_of_versions()
-    with Predictor(gpu=flags["gpu_model"]) as predictor:
-        explanation = answer(question, predictor, say)
+    with Telling(quiet=quiet, log_file=log_file) as telling:
+        question = _question(what, flags, from_file, telling.say)
+        if not quiet:
+            warn_of_versions(telling.say)
+        with Predictor(gpu=flags["gpu_model"]) as predictor:
+            explanation = answer(question, predictor, telling.say)
     if as_json:
         from autotune.display.explanations import reason, verdict
 
@@ -169,11 +176,11 @@ def _own_budget(study: Study) -> int:
 def _target(flags: dict[str, Any]) -> tuple[int | None, Any]:
     """The device budget, where the flags give one, and the rates of the GPU."""
     from autotune.gpus import find_gpu
-    from autotune.planning.speed import Rates, rates_of
+    from autotune.throughput import H200_RATES, rates_of
 
     name, budget = flags["gpu_model"], flags["gpu_budget"]
     if name is None:
-        return budget, Rates()
+        return budget, H200_RATES
     if budget is not None:
         raise UsageError("--gpu-budget and --gpu-model both say the budget", "give one of them")
     return find_gpu(name).memory_bytes, rates_of(name)

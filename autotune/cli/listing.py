@@ -58,16 +58,11 @@ def _text(summaries: tuple[StudySummary, ...]) -> str:
     rows = [
         [
             summary.name,
-            summary.inputs.model,
-            summary.inputs.method,
-            format_size(summary.inputs.budget_bytes),
+            f"{summary.inputs.model}, {summary.inputs.method}, {format_size(summary.inputs.budget_bytes)}",
             str(sum(summary.trials.values())),
             speed_words(summary.best_tokens_per_second),
-            "running" if summary.running else "",
-            f"{summary.opened_at.astimezone():%Y-%m-%d %H:%M}",
+            "running now" if summary.running else f"{summary.opened_at.astimezone():%Y-%m-%d %H:%M}",
         ]
         for summary in summaries
     ]
-    return table(
-        ["study", "model", "method", "budget", "trials", "best", "state", "last run"], rows, right=(3, 4, 5)
-    )
+    return table(["study", "about", "trials", "best", "last run"], rows, right=(2, 3))

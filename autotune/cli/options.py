@@ -182,8 +182,10 @@ run_options = stack(
     ),
 )
 
+log_file_option = option("--log-file", metavar="FILE", help="Append the progress, with times, to this file.")
+quiet_option = option("--quiet", is_flag=True, help="No progress, only the result and errors.")
 progress_options = stack(
-    option("--quiet", is_flag=True, help="No progress, only the result and errors."),
+    quiet_option,
     option("--verbose", is_flag=True, help="Also every phase and note of the trials."),
-    option("--log-file", metavar="FILE", help="Append the progress, with times, to this file."),
+    log_file_option,
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from autotune.planning.outlook import Budgets, Limit, broken_limit, prediction_json
-from autotune.planning.speed import Rates, estimated_tokens_per_second
 from autotune.planning.steps import Step, changes, single_steps
 from autotune.prediction.prediction import Prediction
 from autotune.prediction.predictor import Predictor
+from autotune.throughput import H200_RATES, Rates, Training, predicted_speeds
 from trials.wire import ModelSpec, Point
 
 # How many changes are tried together where none is enough alone.
@@ -41,7 +41,7 @@ class Question:
     budgets: Budgets
     lora_targets: tuple[str, ...] | None = None
     gpus: int = 1
-    rates: Rates = field(default_factory=Rates)
+    rates: Rates = H200_RATES
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def explain(question: Question, predictor: Predictor, say: Say) -> Explanation:
     steps = single_steps(question.point, question.gpus)
     say(f"it does not fit: predicting {len(steps)} changes")
     predicted = _predicted(question, steps, predictor)
-    remedies = _mildest(question, prediction, predicted)
+    remedies = _mildest(question, predicted)
     if remedies:
         return Explanation(question, prediction, limit, tuple(remedies))
     say("no single change is enough: looking for several together")
@@ -146,14 +146,12 @@ def explain(question: Question, predictor: Predictor, say: Say) -> Explanation:
     return Explanation(question, prediction, limit, least=found)
 
 
-def _mildest(
-    question: Question, prediction: Prediction, predicted: Sequence[tuple[Step, Prediction]]
-) -> list[Remedy]:
+def _mildest(question: Question, predicted: Sequence[tuple[Step, Prediction]]) -> list[Remedy]:
     """Of each kind the first step that fits, the least loss of speed first; what costs quality comes last."""
     chosen: dict[str, Remedy] = {}
     for step, after in predicted:
         if step.kind not in chosen and broken_limit(after, question.budgets) is None:
-            chosen[step.kind] = _remedy(question, prediction, step.point, after, step.quality)
+            chosen[step.kind] = _remedy(question, step.point, after, step.quality)
     return sorted(chosen.values(), key=lambda remedy: (bool(remedy.quality), -remedy.relative_speed))
 
 
@@ -179,7 +177,7 @@ def _several(
         predicted = _predicted(question, single_steps(point, question.gpus), predictor)
     if point == question.point:
         return None
-    return _remedy(question, prediction, point, now, "; ".join(qualities))
+    return _remedy(question, point, now, "; ".join(qualities))
 
 
 def _least(
@@ -227,18 +225,9 @@ def _predict(question: Question, point: Point, predictor: Predictor) -> Predicti
     )
 
 
-def _remedy(question: Question, before: Prediction, point: Point, after: Prediction, quality: str) -> Remedy:
-    speed = _speed(question, point, after) / _speed(question, question.point, before)
-    return Remedy(changes(question.point, point), point, after, speed, quality)
-
-
-def _speed(question: Question, point: Point, prediction: Prediction) -> float:
-    return estimated_tokens_per_second(
-        question.model,
-        question.seq_len,
-        point,
-        total_parameters=prediction.total_parameters,
-        trainable_parameters=prediction.trainable_parameters,
-        rates=question.rates,
-        processes=question.gpus,
+def _remedy(question: Question, point: Point, after: Prediction, quality: str) -> Remedy:
+    training = Training(
+        question.model, question.seq_len, question.rates, question.gpus, question.lora_targets
     )
+    was, now = predicted_speeds(training, [question.point, point])
+    return Remedy(changes(question.point, point), point, after, now / was, quality)

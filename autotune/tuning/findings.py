@@ -163,7 +163,7 @@ def tie_json(record: Record) -> dict[str, Any]:
     """A configuration that is as fast as the winner, as far as the clock can tell."""
     assert record.result is not None
     return {
-        "trial": record.number + 1,
+        "trial": record.position,
         "point": record.point.model_dump(mode="json"),
         **{name: getattr(record.result, name) for name in _MEASURED[:3]},
     }

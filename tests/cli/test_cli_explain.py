@@ -14,7 +14,13 @@ from autotune.study import Study
 from trials.wire import Point
 
 STORAGE = ("--storage", "sqlite:///s.db")
-POINT = {"micro_batch_size": 3, "lora_rank": 8, "checkpoint_fraction": 0.75, "optimizer": "adamw8bit"}
+POINT = {
+    "micro_batch_size": 3,
+    "lora_rank": 8,
+    "checkpoint_fraction": 1.0,
+    "zero_stage": 2,
+    "optimizer": "adamw8bit",
+}
 MODEL = ("--model", "tiny-gpt2", "--seq-len", "256", "--quiet")
 
 
