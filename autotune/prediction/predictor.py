@@ -12,8 +12,9 @@ from autotune.errors import AutotuneError
 from autotune.prediction.cache import TraceCache, default_cache_folder
 from autotune.prediction.events import Events
 from autotune.prediction.hardware import hardware_of
+from autotune.prediction.pool import WorkerPool
 from autotune.prediction.prediction import Prediction, PredictionFailure, prediction_of
-from autotune.prediction.traces import Traces, WorkerPool
+from autotune.prediction.traces import Traces
 from trials.wire import ModelSpec, Point
 
 # A tracing process holds the libraries and one model's shapes: about a gigabyte.
@@ -97,8 +98,10 @@ class Predictor:
             PredictionUnavailable: it cannot be traced; the message says why.
         """
         traces = self._traces_of(model, seq_len, lora_targets, processes)
-        events = traces.exact(point) if exact else traces.quick(point)
-        return prediction_of(events, point, self._hardware, outside_bytes=self._outside_bytes, exact=exact)
+        figures, events = (None, traces.exact(point)) if exact else traces.quick(point)
+        return prediction_of(
+            events, point, self._hardware, outside_bytes=self._outside_bytes, figures=figures
+        )
 
     def events(
         self,
