@@ -63,6 +63,10 @@ class Composition:
             return self._processes == 1 and not point.offload.endswith("parameters")
         return _kind(point) not in self._unlike
 
+    def lowest_rank(self, point: Point) -> int:
+        """The lowest rank asked for of a point's kind; its own where it is the first."""
+        return min(self._ranks.get(_kind(point), ()), default=point.lora_rank)
+
     def prepare(self, points: Iterable[Point]) -> None:
         """Make every trace that these points need, on all workers at once."""
         points = [point for point in points if self.covers(point)]

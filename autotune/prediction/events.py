@@ -97,6 +97,13 @@ class Events:
         return delta
 
     @cached_property
+    def host_peaks(self) -> tuple[int, int]:
+        """The most host memory before the first optimizer step, and from there on, in bytes."""
+        from autotune.prediction.host import host_peaks
+
+        return host_peaks(self)
+
+    @cached_property
     def managed_bytes(self) -> int:
         """Bytes of memory that moves between host and device as it is used."""
         return int(self.sizes[(self.ids > 0) & (self.streams == MANAGED_STREAM)].sum())

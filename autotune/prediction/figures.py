@@ -94,4 +94,27 @@ def breakdown_of(peak: int, *parts: dict[str, int]) -> dict[str, int]:
     return ordered
 
 
+def shifted(figures: Figures, neighbour: Figures, changed: Figures) -> Figures:
+    """A point's peaks after a change that is known of a neighbour: as it was there, and as it is after it."""
+    phases = {
+        name: max(0, peak + changed.phases[name] - neighbour.phases[name])
+        for name, peak in figures.phases.items()
+        if name in neighbour.phases and name in changed.phases
+    }
+    steps = [peak for name, peak in phases.items() if name in (Phase.FIRST_STEP, Phase.LATER_STEP)]
+    peak = max(steps, default=figures.peak)
+    names = {*figures.breakdown, *changed.breakdown} - {ROUNDING}
+    pieces = {
+        name: figures.breakdown.get(name, 0)
+        + changed.breakdown.get(name, 0)
+        - neighbour.breakdown.get(name, 0)
+        for name in names
+    }
+    pieces = {name: size for name, size in pieces.items() if size > 0}
+    total = sum(pieces.values())
+    # The peaks need not be at the same moment: what they are made of keeps its proportions.
+    scaled = {name: size * peak // total for name, size in pieces.items()} if total else {}
+    return Figures(phases, peak, figures.where, figures.phase, breakdown_of(peak, scaled))
+
+
 assert set(STEP_PHASES) <= {str(phase) for phase in Phase}

@@ -41,6 +41,9 @@ class Prediction(Strict):
     trainable_parameters: int
     total_parameters: int
     exact: bool = Field(description="whether the allocator was replayed and the trace is this point's own")
+    estimated: bool = Field(
+        default=False, description="whether even what is allocated is only right to a few percent"
+    )
     notes: tuple[str, ...] = ()
 
 
@@ -57,6 +60,7 @@ def prediction_of(
     *,
     outside_bytes: int | None = None,
     figures: Figures | None = None,
+    estimated: bool = False,
 ) -> Prediction:
     """The prediction that follows from a point's trace.
 
@@ -66,6 +70,7 @@ def prediction_of(
         hardware: the GPU.
         outside_bytes: what a process holds outside the allocator; None for the shipped figure.
         figures: the point's peaks, where they come from shared traces: the allocator is not replayed then.
+        estimated: whether these peaks were taken from a neighbour's.
     """
     exact = figures is None
     figures = figures or figures_of(events)
@@ -106,6 +111,7 @@ def prediction_of(
         trainable_parameters=events.trainable_parameters,
         total_parameters=events.total_parameters,
         exact=exact,
+        estimated=estimated,
         notes=tuple(notes),
     )
 

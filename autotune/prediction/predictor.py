@@ -70,6 +70,8 @@ class Predictor:
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
+        for traces in self._traces.values():
+            traces.kept.save()
         self._cache.trim()
 
     def predict(
@@ -98,10 +100,20 @@ class Predictor:
             PredictionUnavailable: it cannot be traced; the message says why.
         """
         traces = self._traces_of(model, seq_len, lora_targets, processes)
+        known = traces.kept.get(point, exact=exact)
+        if known is not None:
+            return known
         figures, events = (None, traces.exact(point)) if exact else traces.quick(point)
-        return prediction_of(
-            events, point, self._hardware, outside_bytes=self._outside_bytes, figures=figures
+        made = prediction_of(
+            events,
+            point,
+            self._hardware,
+            outside_bytes=self._outside_bytes,
+            figures=figures,
+            estimated=not exact and traces.is_estimated(point),
         )
+        traces.kept.put(point, made, exact=exact)
+        return made
 
     def events(
         self,
@@ -130,8 +142,11 @@ class Predictor:
     ) -> Iterator[Prediction | PredictionFailure]:
         """The memory of many configurations of one model, in their order; a failure stands in its place."""
         traces = self._traces_of(model, seq_len, lora_targets, processes)
-        if not exact:
-            traces.prepare(points)
+        new = [point for point in points if traces.kept.get(point, exact=exact) is None]
+        if exact:
+            traces.make(new)
+        elif new:
+            traces.prepare(new)
         for point in points:
             try:
                 yield self.predict(
@@ -139,6 +154,23 @@ class Predictor:
                 )
             except AutotuneError as error:
                 yield PredictionFailure(error=error.message)
+
+    @property
+    def workers(self) -> int:
+        """Tracing processes at most."""
+        return self._worker_count
+
+    def is_shared(
+        self,
+        model: ModelSpec,
+        seq_len: int,
+        point: Point,
+        *,
+        lora_targets: Sequence[str] | None = None,
+        processes: int = 1,
+    ) -> bool:
+        """Whether a prediction that is not exact comes from traces that serve many points."""
+        return self._traces_of(model, seq_len, lora_targets, processes).is_shared(point)
 
     def _traces_of(
         self, model: ModelSpec, seq_len: int, lora_targets: Sequence[str] | None, processes: int
@@ -159,5 +191,6 @@ class Predictor:
                 self._gradient_clipping,
                 pool,
                 torch_adam=self._torch_adam,
+                outside_bytes=self._outside_bytes,
             )
         return traces

@@ -1,8 +1,8 @@
 """The model's part of a step, put together from a trace of a copy with few layers.
 
 `trials.tracing.layers` marks where each layer's forward and backward begin. Layers of one kind allocate
-alike, so a micro batch of any number of layers is a sequence of the copy's segments: the first layer,
-interior ones repeated, those beside the end of checkpointing, the last, and what lies around the layers. That interior
+alike, so a micro batch of any number of layers is a sequence of the copy's segments: the first layer, inner
+ones repeated, those beside the end of checkpointing, the last, and what is around the layers. That interior
 layers do repeat is checked on the copy; where it does not hold, points are traced whole.
 """
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from autotune.errors import AutotuneError
-from autotune.prediction.cache import TraceCache
+from autotune.prediction.cache import TraceCache, code_digest
 from autotune.prediction.composition import FUSED_4BIT_TOKENS, Composition
 from autotune.prediction.events import Events, extrapolated
-from autotune.prediction.figures import Figures, figures_of
+from autotune.prediction.figures import Figures, figures_of, shifted
 from autotune.prediction.hardware import Hardware
+from autotune.prediction.kept import KeptPredictions
 from autotune.prediction.pool import WorkerPool
 from autotune.prediction.segments import NotAlike
 from autotune.prediction.store import Request, TraceStore
@@ -35,6 +37,10 @@ class Traces:
         workers: idle workers, shared by all traces of these processes.
         torch_adam: torch's AdamW where DeepSpeed would compile FusedAdam.
         load_whole: load a quantised base whole before quantising it, as the shared measurements did.
+        outside_bytes: what predictions count outside the allocator; None for the shipped figure.
+
+    Attributes:
+        kept: predictions made of these traces.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class Traces:
         *,
         torch_adam: bool = False,
         load_whole: bool = False,
+        outside_bytes: int | None = None,
     ) -> None:
         fixed: dict[str, Any] = {
             "model": {"name": "model", "config": model.config, "weights": None},
@@ -62,8 +69,12 @@ class Traces:
             "torch_adam": torch_adam,
             "load_whole": load_whole,
         }
+        about = [fixed, hardware.name, outside_bytes, code_digest()]
+        self.kept = KeptPredictions(cache.folder, about)
         self._seq_len = seq_len
         self._store = TraceStore(fixed, cache, workers)
+        self._neighbours: dict[tuple[Point, int], Events] = {}
+        self._figures: dict[Point, Figures] = {}
         self._composition = Composition(model, seq_len, processes, self._store)
 
     def exact(self, point: Point) -> Events:
@@ -84,20 +95,71 @@ class Traces:
         Raises:
             PredictionUnavailable: it cannot be traced.
         """
-        if self._composition.covers(point):
-            try:
+        try:
+            if self._composition.covers(point):
                 return self._composition.figures(point)
-            except (NotAlike, AutotuneError):
-                # Its own trace says what it is, or why there is none.
-                pass
+            if self._composition.covers(resident(point)):
+                return self._fetched(point)
+        except (NotAlike, AutotuneError):
+            # Its own trace says what it is, or why there is none.
+            pass
         events = self._extrapolated(_coarse(point))
         return figures_of(events), events
 
+    def _fetched(self, point: Point) -> tuple[Figures, Events]:
+        """With parameters off the device: as if they stayed, less what that saves a neighbour."""
+        neighbour = self._neighbour(point)
+        own = self.exact(neighbour)
+        figures, events = self._composition.figures(resident(point))
+        kept, _ = self._composition.figures(resident(neighbour))
+        key = (neighbour, events.trainable_parameters)
+        if key not in self._neighbours:
+            self._neighbours[key] = replace(
+                own,
+                trainable_parameters=events.trainable_parameters,
+                total_parameters=events.total_parameters,
+            )
+        return shifted(figures, kept, self._neighbour_figures(neighbour)), self._neighbours[key]
+
+    def _neighbour_figures(self, neighbour: Point) -> Figures:
+        if neighbour not in self._figures:
+            self._figures[neighbour] = figures_of(self.exact(neighbour))
+        return self._figures[neighbour]
+
+    def _neighbour(self, point: Point) -> Point:
+        """The point whose own trace tells what keeping parameters off the device saves a point."""
+        return _coarse(
+            point.model_copy(
+                update={
+                    "micro_batch_size": _low_batch(point, self._seq_len),
+                    "gradient_accumulation_steps": QUICK_ACCUMULATION,
+                    "checkpoint_fraction": 1.0,
+                    "lora_rank": self._composition.lowest_rank(resident(point)),
+                    "liger_kernel": False,
+                }
+            )
+        )
+
     def prepare(self, points: Sequence[Point]) -> None:
         """Make every trace that `quick` will need for these points, on all workers at once."""
-        self._composition.prepare(points)
-        alone = [_coarse(point) for point in points if not self._composition.covers(point)]
-        self.make({need for point in alone for need in _needed(point, self._seq_len)})
+        covers = self._composition.covers
+        fetched = [point for point in points if not covers(point) and covers(resident(point))]
+        kept = [resident(point) for point in fetched]
+        self._composition.prepare([*points, *kept])
+        neighbours = {self._neighbour(point) for point in fetched}
+        self._composition.prepare([resident(point) for point in neighbours])
+        alone = [_coarse(point) for point in points if not (covers(point) or covers(resident(point)))]
+        needed = {need for point in alone for need in _needed(point, self._seq_len)}
+        self.make(neighbours | needed)
+
+    def is_shared(self, point: Point) -> bool:
+        """Whether `quick` puts the point together from traces that serve many."""
+        return self._composition.covers(point) or self._composition.covers(resident(point))
+
+    def is_estimated(self, point: Point) -> bool:
+        """Whether `quick` takes even what is allocated from a neighbour."""
+        covers = self._composition.covers
+        return not covers(point) and covers(resident(point))
 
     def _extrapolated(self, point: Point) -> Events:
         low = _low_batch(point, self._seq_len)
@@ -111,6 +173,12 @@ class Traces:
             point.micro_batch_size,
         )
         return self.exact(point) if found is None else found
+
+
+def resident(point: Point) -> Point:
+    """The point with its parameters on the device."""
+    offload = point.offload.removeprefix("nvme_").removesuffix("+parameters")
+    return point.model_copy(update={"offload": offload})
 
 
 def _own(point: Point) -> Request:
