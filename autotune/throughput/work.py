@@ -35,8 +35,8 @@ PARTITIONING_LAUNCHES = 30
 LOSS_LAUNCHES = 80
 STEP_LAUNCHES = 6
 EXPERT_LAUNCHES = 40
-# Each logit is written in 16 bits, upcast, shifted and normalised in fp32, and the same back: so many bytes are
-# written and read for it. The fused loss works on pieces that stay in the cache for part of that.
+# Each logit is written in 16 bits, upcast, shifted and normalised in fp32, and the same back: so many bytes
+# are written and read for it. The fused loss works on pieces that stay in the cache for part of that.
 LOGIT_BYTES = 64.0
 LIGER_LOGIT_BYTES = 20.0
 # Accumulating a gradient on the host moves so many of the bytes that Adam's update moves there.
