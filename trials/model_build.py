@@ -126,7 +126,7 @@ def build_model(
     if point.quantization == "nf4":
         quantize.keep_layout(built)
     if point.liger_kernel:
-        _apply_liger(built)
+        apply_liger(built)
     return built
 
 
@@ -204,7 +204,12 @@ def _set_buffer(model: nn.Module, name: str, value: torch.Tensor) -> None:
     module._buffers[leaf] = value
 
 
-def _apply_liger(model: Any) -> None:
+def apply_liger(model: Any) -> None:
+    """Put liger-kernel's fused loss and kernels into a built model.
+
+    Raises:
+        InvalidPoint: it has none for this architecture.
+    """
     from liger_kernel.transformers.monkey_patch import (
         MODEL_TYPE_TO_APPLY_LIGER_FN,
         _apply_liger_kernel_to_instance,

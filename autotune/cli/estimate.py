@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from autotune.planning.configuration import Configuration
     from autotune.planning.outlook import Budgets
     from autotune.prediction.predictor import Predictor
+    from trials.wire import Point
 
 _PRECISIONS = ("bf16", "fp16", "fp32")
 _OFFLOADS = ("none", "optimizer", "optimizer+parameters", "nvme_optimizer", "nvme_optimizer+parameters")
@@ -163,7 +164,7 @@ def _estimate(
     from autotune.planning.outlook import broken_limit, prediction_json
     from autotune.sizes import format_size
 
-    _check(one, gpus)
+    check_possible(one.point, gpus)
     if lora_targets and one.point.lora_rank == 0:
         raise UsageError("--lora-targets needs LoRA", "give --lora-rank, or --method lora")
     prediction = predictor.predict(
@@ -191,23 +192,12 @@ def _estimate(
     return {"text": estimate_text(title, one.point, prediction, verdict)}
 
 
-def _check(one: Configuration, gpus: int) -> None:
+def check_possible(point: Point, gpus: int) -> None:
     """Raises a UsageError where no machine could run the point."""
-    from autotune.space import Capabilities, Setting, violation
+    from autotune.planning.steps import setting_of_any_machine
+    from autotune.space import violation
 
-    everything = Capabilities(
-        device="cuda", bf16=True, fp16=True, flash_attention_2=True, liger=True, bitsandbytes=True, nvme=True
-    )
-    setting = Setting(
-        method="any",
-        global_batch=None,
-        exact_global_batch=False,
-        gpus=gpus,
-        min_rank=1,
-        capabilities=everything,
-        trainer=None,
-    )
-    problem = violation(one.point, setting)
+    problem = violation(point, setting_of_any_machine(gpus))
     if problem is not None:
         raise UsageError(problem)
 

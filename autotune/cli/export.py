@@ -67,7 +67,7 @@ def export(
         one = _told(exporter, winner, folder)
         if one["lost"]:
             lossless = best_without_loss(found, exporter.name)
-            one["lossless_trial"] = lossless.record.number + 1 if lossless else None
+            one["lossless_trial"] = lossless.record.position if lossless else None
             for words in one["lost"]:
                 click.echo(f"{exporter.name}: {words}", err=True)
             click.echo(_offer(found, exporter.name, lossless), err=True)
@@ -118,7 +118,7 @@ def _offer(study: Study, trainer: str, lossless: Chosen | None) -> str:
             f"{trainer}: nothing that was measured is without loss; "
             f"'autotune run' with --trainer {trainer} searches only what is"
         )
-    number, speed = lossless.record.number + 1, lossless.measured.tokens_per_second or 0.0
+    number, speed = lossless.record.position, lossless.measured.tokens_per_second or 0.0
     return (
         f"{trainer}: without loss, trial {number} is the best measured, at {speed:,.0f} tok/s "
         f"({point_words(lossless.record.point)}): "

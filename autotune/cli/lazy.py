@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-from autotune.cli.settings import configurable
-
 
 @dataclass(frozen=True)
 class LazyCommand:
@@ -40,6 +38,9 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command, None where there is no such command."""
+        # Not for `--help`, which needs no command.
+        from autotune.cli.settings import configurable
+
         entry = self.lazy_commands.get(cmd_name)
         if entry is None:
             return None

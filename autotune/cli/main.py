@@ -23,6 +23,9 @@ COMMANDS = {
     "estimate": LazyCommand(
         "autotune.cli.estimate", "estimate", "The memory of one configuration, piece by piece."
     ),
+    "explain": LazyCommand(
+        "autotune.cli.explain", "explain", "Why a configuration fits or not, and what would make it fit."
+    ),
     "status": LazyCommand(
         "autotune.cli.status", "status", "How a study stands: running or not, counts, the best."
     ),
@@ -31,6 +34,9 @@ COMMANDS = {
     "show": LazyCommand("autotune.cli.show", "show", "All of a study, or of one of its trials."),
     "export": LazyCommand(
         "autotune.cli.export", "export", "Write the winner's folder: DeepSpeed JSON, script, README."
+    ),
+    "study": LazyCommand(
+        "autotune.cli.study", "study_group", "Studies that travel or go: export, import, copy, delete, prune."
     ),
     "report": LazyCommand("autotune.cli.report", "report", "A study as one self-contained HTML page."),
     "init": LazyCommand("autotune.cli.init", "init", "Write a commented configuration file, autotune.toml."),

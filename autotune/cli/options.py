@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from autotune.cli.completing import complete_gpus, complete_models, complete_spaces, complete_studies
-from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, SHARE, SIZE
+from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, REUSE, SHARE, SIZE
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -157,6 +157,13 @@ run_options = stack(
         help="The study's name.  [default: found by its inputs]",
     ),
     storage_option,
+    option(
+        "--reuse",
+        type=REUSE,
+        default="auto",
+        show_default=True,
+        help="Learn from similar studies of the storage: auto, off, or names.",
+    ),
     option("--export-dir", metavar="DIR", help="The winner's folder.  [default: autotune-out/STUDY]"),
     option(
         "--export",
@@ -175,8 +182,10 @@ run_options = stack(
     ),
 )
 
+log_file_option = option("--log-file", metavar="FILE", help="Append the progress, with times, to this file.")
+quiet_option = option("--quiet", is_flag=True, help="No progress, only the result and errors.")
 progress_options = stack(
-    option("--quiet", is_flag=True, help="No progress, only the result and errors."),
+    quiet_option,
     option("--verbose", is_flag=True, help="Also every phase and note of the trials."),
-    option("--log-file", metavar="FILE", help="Append the progress, with times, to this file."),
+    log_file_option,
 )

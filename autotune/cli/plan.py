@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autotune.cli.options import debug_option, json_option, option, search_options
+from autotune.cli.options import (
+    debug_option,
+    json_option,
+    log_file_option,
+    option,
+    quiet_option,
+    search_options,
+)
 from autotune.cli.output import print_json, print_text
+from autotune.cli.telling import Telling
 from autotune.cli.unchecked import warn_of_versions
 from autotune.cli.values import FOLDER, SIZES
 from autotune.errors import NothingFits, UsageError
@@ -25,29 +33,32 @@ if TYPE_CHECKING:
     type=SIZES,
     help="What each budget buys, e.g. 16GB,24GB,48GB,80GB; 'curve': from 8 to 141 GB.",
 )
-@option("--quiet", is_flag=True, help="No progress.")
+@quiet_option
+@log_file_option
 @json_option
 @debug_option
 def plan(
-    as_json: bool, quiet: bool, gpu_model: str | None, budgets: tuple[int, ...] | None, **flags: Any
+    as_json: bool,
+    quiet: bool,
+    log_file: str | None,
+    gpu_model: str | None,
+    budgets: tuple[int, ...] | None,
+    **flags: Any,
 ) -> int:
     """Predict every configuration, rank what fits, and say why the rest does not."""
     from autotune.planning.plan import make_plan
     from autotune.prediction.predictor import Predictor
 
-    def say(text: str) -> None:
+    with Telling(quiet=quiet, log_file=log_file) as telling:
+        request = _request(gpu_model, flags, telling.say, many=budgets is not None)
         if not quiet:
-            click.echo(text, err=True)
-
-    request = _request(gpu_model, flags, say, many=budgets is not None)
-    if not quiet:
-        warn_of_versions()
-    if budgets is not None:
-        return _curve(request, budgets, gpu_model, say, as_json=as_json)
-    with Predictor(gpu=gpu_model) as predictor:
-        found = make_plan(request, predictor, say)
-    for note in found.notes:
-        say(note)
+            warn_of_versions(telling.say)
+        if budgets is not None:
+            return _curve(request, budgets, gpu_model, telling, as_json=as_json)
+        with Predictor(gpu=gpu_model) as predictor:
+            found = make_plan(request, predictor, telling.say)
+        for note in found.notes:
+            telling.say(note)
     if as_json:
         print_json([outlook.as_json() for outlook in found.outlooks])
     else:
@@ -67,7 +78,7 @@ def _curve(
     request: PlanRequest,
     budgets: tuple[int, ...],
     gpu_model: str | None,
-    say: Callable[[str], None],
+    telling: Telling,
     *,
     as_json: bool,
 ) -> int:
@@ -76,9 +87,10 @@ def _curve(
     from autotune.prediction.predictor import Predictor
 
     with Predictor(gpu=gpu_model) as predictor:
-        found = make_curve(request, budgets, predictor, say)
+        found = make_curve(request, budgets, predictor, telling.say)
     for note in found.notes:
-        say(note)
+        telling.say(note)
+    telling.close()
     shown = found.asked if budgets else found.steps
     if as_json:
         print_json([bought.as_json() for bought in shown])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -22,7 +21,8 @@ from autotune.cli.options import (
     search_options,
 )
 from autotune.cli.output import print_json, print_text
-from autotune.errors import EnvironmentProblem, NothingFits, UsageError
+from autotune.cli.telling import opened_log
+from autotune.errors import NothingFits, UsageError
 
 if TYPE_CHECKING:
     from autotune.tuning.findings import RunResult
@@ -46,10 +46,12 @@ def run(
     """
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other", "give one of them")
+    began = time.monotonic()
     from autotune.display.screen import open_screen
 
-    with _log(log_file) as log:
-        screen, stream = open_screen(sys.stderr, quiet=quiet, verbose=verbose, log=log)
+    with opened_log(log_file) as log:
+        waited = time.monotonic() - began
+        screen, stream = open_screen(sys.stderr, quiet=quiet, verbose=verbose, log=log, waited_seconds=waited)
         screen.say(first_line(flags))
         from autotune.tuning.interrupts import Interrupts
         from autotune.tuning.tune import tune
@@ -102,6 +104,7 @@ def _request(ctx: click.Context, flags: dict[str, Any]) -> Request:
         study=flags["study"],
         storage=flags["storage"],
         export_dir=Path(flags["export_dir"]) if flags["export_dir"] else None,
+        reuse=flags["reuse"],
         exports=flags["export"] or ((flags["trainer"],) if flags["trainer"] else ()),
         load_weights=flags["load_weights"],
         nvme_path=flags["nvme_path"],
@@ -136,21 +139,6 @@ def command_line(ctx: click.Context, storage: str | None) -> str:
 
         words = [word.replace(storage, redact(storage)) for word in words]
     return shlex.join(words)
-
-
-@contextmanager
-def _log(path: str | None) -> Iterator[TextIO | None]:
-    if path is None:
-        yield None
-        return
-    try:
-        file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - only opening it is the user's mistake
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"cannot write the log file {path}: {error.strerror}", "give another --log-file"
-        ) from error
-    with file:
-        yield file
 
 
 def _answer(result: RunResult, *, as_json: bool) -> int:

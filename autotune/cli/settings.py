@@ -31,7 +31,11 @@ RIVALS = (("gpu_budget", "gpu_model"), ("quiet", "verbose"))
 
 
 def configurable(command: click.Command) -> click.Command:
-    """The command with `--config`, which is read before its other flags."""
+    """The command with `--config`, which is read before its other flags; a group's commands each have it."""
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            configurable(one)
+        return command
     if command.name in WITHOUT_FILE or any(parameter.name == "config" for parameter in command.params):
         return command
     command.params.insert(_before_debug(command), _config_option())
@@ -41,7 +45,12 @@ def configurable(command: click.Command) -> click.Command:
 
 
 def settings_of(command: click.Command) -> dict[str, click.Option]:
-    """The flags of a command that the file may set, by their names without the dashes in front."""
+    """The flags of a command that the file may set, by their names without the dashes in front.
+
+    A group has those of all its commands: its table in the file is for all of them.
+    """
+    if isinstance(command, click.Group):
+        return {key: one for sub in command.commands.values() for key, one in settings_of(sub).items()}
     return {
         flag_name(parameter): parameter
         for parameter in command.params
@@ -74,8 +83,8 @@ def _before_debug(command: click.Command) -> int:
 def _load(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     if ctx.resilient_parsing:
         return value
-    if value is None and ctx.parent is not None:
-        value = ctx.parent.params.get("config")
+    if value is None:
+        value = ctx.find_root().params.get("config")
     from autotune.settings import DEFAULT_NAME, read_settings
 
     path = Path(DEFAULT_NAME) if value is None else Path(value)
@@ -89,7 +98,7 @@ def _load(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
 
 
 def _commands(ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
-    group = ctx.parent.command if ctx.parent is not None else None
+    group = ctx.find_root().command
     if not isinstance(group, click.Group):
         yield str(ctx.command.name), ctx.command
         return
@@ -124,7 +133,8 @@ def _defaults(
 ) -> dict[str, Any]:
     """The file's values for the command that runs, by parameter name; its own table before what is shared."""
     found: dict[str, Any] = {}
-    own = file.tables.get(str(ctx.command.name), {})
+    table_name = _table_of(ctx)
+    own = file.tables.get(table_name, {})
     settings = settings_of(ctx.command)
     for key, value in file.shared.items():
         if key in own:
@@ -137,7 +147,7 @@ def _defaults(
         if all(problems.values()):
             raise UsageError(f"{file.where('', key)}: {key} {next(iter(problems.values()))}")
         # `method = "auto"` is for run and plan; estimate has no such method and goes without.
-        if key in settings and not problems.get(str(ctx.command.name)):
+        if key in settings and not problems.get(table_name):
             found[str(settings[key].name)] = click_value(settings[key], value)
     for table, values in file.tables.items():
         for key, value in values.items():
@@ -145,9 +155,16 @@ def _defaults(
             problem = problem_of(parameter, value, ctx)
             if problem:
                 raise UsageError(f"{file.where(table, key)}: {key} {problem}")
-            if values is own:
+            if values is own and key in settings:
                 found[str(parameter.name)] = click_value(parameter, value)
     return found
+
+
+def _table_of(ctx: click.Context) -> str:
+    """The command's table in the file: its own name, or that of the group that it belongs to."""
+    above = ctx.parent
+    inside = above is not None and above.parent is not None
+    return str((above if inside and above else ctx).command.name)
 
 
 def problem_of(parameter: click.Option, value: Any, ctx: click.Context) -> str:
@@ -174,7 +191,8 @@ def click_value(parameter: click.Option, value: Any) -> Any:
         return ",".join(str(one) for one in value)
     if isinstance(parameter.type, (SizeType, DurationType)):
         return str(value)
-    return value
+    own = type(parameter.type).__module__.startswith("autotune.")
+    return str(value) if own and isinstance(value, (int, float)) else value
 
 
 def _wanted(parameter: click.Option, value: Any) -> str:
@@ -199,7 +217,13 @@ def _wanted(parameter: click.Option, value: Any) -> str:
         return "" if whole else "a whole number"
     if isinstance(kind, (click.types.FloatParamType, click.FloatRange)):
         return "" if number else "a number"
-    return "" if isinstance(value, str) else "a text"
+    if isinstance(value, str):
+        return ""
+    if isinstance(kind, (click.types.StringParamType, click.Choice, click.Path)):
+        return "a text"
+    # A kind of value of our own, which reads what a flag would be given.
+    listed = isinstance(value, list) and all(isinstance(one, (str, int, float)) for one in value)
+    return "" if number or listed else "a text"
 
 
 def _shown(value: Any) -> str:

@@ -141,6 +141,21 @@ class NamesType(click.ParamType[tuple[str, ...]]):
         return names
 
 
+class ReuseType(click.ParamType[str | tuple[str, ...]]):
+    """The studies to learn from: `auto`, `off`, or names separated by commas."""
+
+    name = "auto|off|study,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | tuple[str, ...]:
+        """`auto`, `off` or the names in order, each once."""
+        if isinstance(value, tuple):
+            return value
+        word = str(value).strip().lower()
+        return word if word in ("auto", "off") else NAMES.convert(value, param, ctx)
+
+
 class FolderType(click.ParamType[str]):
     """A folder that exists."""
 
@@ -160,5 +175,6 @@ FOLDER = FolderType()
 DURATION = DurationType()
 GLOBAL_BATCH = GlobalBatchType()
 NAMES = NamesType()
+REUSE = ReuseType()
 SHARE = ShareType()
 SIZES = SizesType()

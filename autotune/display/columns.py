@@ -35,7 +35,7 @@ def table(
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     width = stdout_columns() if width is None else width
     if width is not None:
-        _narrow(widths, right, width)
+        _narrow(widths, lines, right, width)
     return "\n".join(
         "  ".join(
             cell.rjust(column_width) if column in right else cell.ljust(column_width)
@@ -65,16 +65,21 @@ def fields(pairs: Sequence[tuple[str, str]], *, width: int | None = None, margin
     return "\n".join(lines)
 
 
-def _narrow(widths: list[int], right: Sequence[int], width: int) -> None:
-    """Take columns from the widest column of text until all of them fit."""
-    text = [column for column in range(len(widths)) if column not in right]
+def _narrow(widths: list[int], lines: Sequence[Sequence[str]], right: Sequence[int], width: int) -> None:
+    """Take from the widest column of text until all fit; where words must be cut for it, only at last."""
     excess = sum(widths) + GAP * (len(widths) - 1) - width
-    while excess > 0 and text:
-        widest = max(text, key=lambda column: widths[column])
-        if widths[widest] <= LEAST_TEXT_COLUMNS:
-            return
-        widths[widest] -= 1
-        excess -= 1
+    text = [column for column in range(len(widths)) if column not in right]
+    whole = {
+        column: max(len(word) for line in lines for word in (line[column].split() or [""])) for column in text
+    }
+    for floors in (whole, dict.fromkeys(text, LEAST_TEXT_COLUMNS)):
+        while excess > 0:
+            slack = {column: widths[column] - max(floors[column], LEAST_TEXT_COLUMNS) for column in text}
+            loose = [column for column in text if slack[column] > 0]
+            if not loose:
+                break
+            widths[max(loose, key=lambda column: widths[column])] -= 1
+            excess -= 1
 
 
 def _folded(row: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
@@ -89,4 +94,6 @@ def _folded(row: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
 def _wrapped(text: str, width: int) -> list[str]:
     if len(text) <= width:
         return [text]
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+    # A name is cut only where it has no room at all, and then at a hyphen.
+    cut = max(len(word) for word in text.split()) > width
+    return textwrap.wrap(text, width, break_long_words=cut, break_on_hyphens=cut) or [""]

@@ -107,6 +107,11 @@ class LiveTable:
             self._live.stop()
             self._live = None
 
+    def show_waiting(self) -> None:
+        """From now on show for how long the last thing that was said has been going on."""
+        self._do("still at it")
+        self._draw()
+
     def _begin(self, title: str, point: Point) -> None:
         self._current = (title, point)
         self._do("starting")

@@ -97,7 +97,7 @@ def ties_words(findings: Findings) -> str:
     """`trial 4 (mb 8 x ga 4, zero 0) and 2 more: the clock cannot tell them from the winner`."""
     if not findings.ties:
         return ""
-    named = [f"trial {one.number + 1} ({point_words(one.point)})" for one in findings.ties[:SHOWN_TIES]]
+    named = [f"trial {one.position} ({point_words(one.point)})" for one in findings.ties[:SHOWN_TIES]]
     more = len(findings.ties) - len(named)
     text = ", ".join(named) + (f" and {more} more" if more else "")
     return f"{text}: the clock cannot tell {'it' if len(findings.ties) == 1 else 'them'} from the winner"

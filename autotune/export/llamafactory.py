@@ -73,7 +73,7 @@ def exported(winner: Winner) -> Mapping[str, str]:
     """The file."""
     sections = (
         (
-            "Yours to fill in. stage pt takes plain text; for sft, conversations, add packing: true, template.",
+            "Yours to fill in. stage pt takes plain text; sft needs packing: true and a template besides.",
             {
                 "model_name_or_path": winner.weights_source or FILL_IN,
                 "stage": "pt",

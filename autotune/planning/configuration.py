@@ -83,13 +83,22 @@ def parse_line(line: str) -> Configuration:
     Raises:
         UsageError: no JSON object, or one that is no configuration.
     """
+    return configuration_of(parse_object(line))
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """The JSON object that a configuration is written as.
+
+    Raises:
+        UsageError: it is none.
+    """
     try:
-        values = json.loads(line)
+        values = json.loads(text)
     except json.JSONDecodeError as error:
         raise UsageError(f"not JSON: {error.msg} at column {error.colno}") from error
     if not isinstance(values, dict):
         raise UsageError("a line must be a JSON object")
-    return configuration_of(values)
+    return values
 
 
 def _point(values: Mapping[str, Any]) -> Point:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from autotune.errors import UsageError
 from autotune.planning.advice import Rejection, rejections
 from autotune.planning.outlook import Budgets, Outlook, broken_limit
+from autotune.prediction.bound import PointPredictor
 from autotune.prediction.prediction import Prediction, PredictionFailure
 from autotune.prediction.predictor import Predictor
 from autotune.space import Setting, enumerate_points, load_space, space_for_method
@@ -165,16 +166,14 @@ def outlooks_of(method: RequestedMethod, request: PlanRequest, predictor: Predic
 
 
 def _predicted(
-    points: Sequence[Point], request: PlanRequest, predictor: Predictor
+    points: Sequence[Point], request: PlanRequest, predictor: Predictor, *, exact: bool = False
 ) -> Iterator[Prediction | PredictionFailure]:
-    """Each point's prediction, from shared traces."""
-    return predictor.predict_many(
-        request.model,
-        request.seq_len,
-        points,
-        lora_targets=request.lora_targets,
-        processes=request.setting.gpus,
+    """Each point's prediction, from shared traces or from its own."""
+    setting = request.setting
+    points_of_model = PointPredictor(
+        predictor, request.model, request.seq_len, request.lora_targets, setting.gpus
     )
+    return points_of_model.many(points, exact=exact)
 
 
 def points_of(method: RequestedMethod, request: PlanRequest) -> tuple[tuple[Point, ...], tuple[str, ...]]:
@@ -202,9 +201,14 @@ def _exact_best(ranked: list[Outlook], request: PlanRequest, predictor: Predicto
     """The list with its first points predicted by their own traces, until enough of those fit."""
     done, fitting = 0, 0
     while done < len(ranked) and ranked[done].fits and fitting < EXACT_BEST:
-        ranked[done] = exact_outlook(ranked[done], request, predictor)
-        fitting += ranked[done].fits
-        done += 1
+        # As many at once as are still wanted: their traces are made side by side.
+        end = min(done + EXACT_BEST - fitting, sum(outlook.fits for outlook in ranked))
+        points = [outlook.point for outlook in ranked[done:end]]
+        for prediction in _predicted(points, request, predictor, exact=True):
+            if isinstance(prediction, Prediction):
+                ranked[done] = _predicted_anew(ranked[done], prediction, request)
+            fitting += ranked[done].fits
+            done += 1
     return ranked_outlooks(ranked, request.budgets)
 
 
@@ -217,6 +221,10 @@ def exact_outlook(outlook: Outlook, request: PlanRequest, predictor: Predictor) 
         lora_targets=request.lora_targets,
         processes=request.setting.gpus,
     )
+    return _predicted_anew(outlook, prediction, request)
+
+
+def _predicted_anew(outlook: Outlook, prediction: Prediction, request: PlanRequest) -> Outlook:
     limit = broken_limit(prediction, request.budgets)
     return dataclasses.replace(outlook, prediction=prediction, limit=limit)
 

@@ -11,11 +11,13 @@ from trials.wire import Outcome, Phase, TrialResult
 
 if TYPE_CHECKING:
     from autotune.report.evidence import Evidence
+    from autotune.throughput import Remaining
     from autotune.tuning.confirm import Chosen
 
 Kind = Literal["good", "caution", "plain"]
 # Further apart than this, and outside the longer run's interval, two runs ask for care.
 NOTABLE_CHANGE = 0.03
+LIKELY_BEATEN = 0.2
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ def statements(evidence: Evidence, others: list[Contender]) -> list[Statement]:
         found.append(
             Statement("good", "No other configuration that was measured is as fast within the noise.")
         )
+    found += _left(evidence.remaining)
     found += _failed(evidence)
     if chosen.measured.gpu is not None and chosen.measured.gpu.other_processes:
         found.append(Statement("caution", "Another process used the GPU while the winner was measured."))
@@ -104,6 +107,18 @@ def _memory(result: TrialResult) -> Statement:
             f"The {needed} it needs are computed from what it allocated; it was not run under that limit.",
         )
     return Statement("plain", f"It ran inside the budget and held {needed}.")
+
+
+def _left(remaining: Remaining | None) -> list[Statement]:
+    if remaining is None:
+        return []
+    if not remaining.points:
+        return [Statement("good", "Every configuration of the space that fits was measured.")]
+    text = (
+        f"Of {remaining.points:,} unmeasured configurations one is more than {remaining.margin:.0%} faster "
+        f"with a probability of {remaining.beaten:.0%}; {remaining.share:.1%} is expected to be left to gain."
+    )
+    return [Statement("plain" if remaining.beaten < LIKELY_BEATEN else "caution", text)]
 
 
 def _failed(evidence: Evidence) -> list[Statement]:

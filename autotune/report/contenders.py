@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autotune.winner.choice import given_up, same_speed
+from autotune.winner.choice import given_up
 from autotune.winner.ranking import tokens_per_second
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Contender:
     Attributes:
         record: its trial, with its longer run's result where it has one.
         confirmed: whether it has one.
-        tied: whether the clock cannot tell it from the fastest.
+        tied: whether the clock cannot tell it from the winner.
         speed_change: its throughput over the winner's, less one.
         why: why it did not win.
     """
@@ -62,7 +62,7 @@ def contenders(evidence: Evidence) -> list[Contender]:
         change = tokens_per_second(record) / tokens_per_second(winner) - 1.0
         if record.point == winner.point or change < NEAR_SHARE - 1.0:
             continue
-        tied = same_speed(record, able[0]) and same_speed(winner, able[0])
+        tied = record.point in evidence.ties
         why = _why(winner, record, change, tied=tied, confirmed=record.point in confirmed)
         found.append(Contender(record, record.point in confirmed, tied, change, why))
     return found[:MOST_SHOWN]

@@ -15,10 +15,11 @@ from autotune.tuning.findings import findings_of
 from autotune.tuning.handover import COMMAND_NOTE, MODEL_NOTE, TRIALS_NOTE
 from autotune.tuning.session import measured_records
 from autotune.winner.ranking import ranking
-from trials.wire import ModelSpec, TrialResult
+from trials.wire import ModelSpec, Point, TrialResult
 
 if TYPE_CHECKING:
     from autotune.study import Study
+    from autotune.throughput import Remaining
     from autotune.tuning.confirm import Chosen
     from autotune.winner import Price
 
@@ -37,6 +38,8 @@ class Evidence:
         ranked: those of them that could win, fastest first.
         confirmations: the longer runs, oldest first.
         chosen: the winner; None where there is none.
+        ties: points that the clock cannot tell from the winner.
+        remaining: what the search believed was left to gain when it ended; None where it does not say.
         prices: the price list.
         counts: trials by outcome, every outcome named.
         skipped: points never launched because they were predicted not to fit.
@@ -53,6 +56,8 @@ class Evidence:
     ranked: tuple[Record, ...]
     confirmations: tuple[Record, ...]
     chosen: Chosen | None
+    ties: frozenset[Point]
+    remaining: Remaining | None
     prices: tuple[Price, ...]
     counts: dict[str, int]
     skipped: int
@@ -107,6 +112,8 @@ def gather(study: Study, storage_url: str) -> Evidence:
         ),
         confirmations=tuple(_without(record, secrets) for record in study.confirmations()),
         chosen=findings.chosen,
+        ties=frozenset(record.point for record in findings.ties),
+        remaining=findings.remaining,
         prices=findings.prices,
         counts=findings.counts,
         skipped=findings.skipped,

@@ -78,7 +78,7 @@ def _texts(evidence: Evidence) -> dict[int, str]:
     """What is shown of each trial under the pointer, by its number as people count it."""
     both = zip(evidence.records, evidence.effective, strict=True)
     return {
-        record.number + 1: hover(record, other.result if other.result != record.result else None)
+        record.position: hover(record, other.result if other.result != record.result else None)
         for record, other in both
     }
 

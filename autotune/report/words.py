@@ -61,5 +61,5 @@ def history_words(evidence: Evidence) -> str:
     failed = sum(evidence.counts[name] for name in (Outcome.OOM.value, Outcome.HOST_OOM.value))
     text = f"The search in order, {counts_words(evidence)}; {failed} ran out of memory."
     if evidence.chosen is not None:
-        text += f" The winner was trial {evidence.chosen.record.number + 1}."
+        text += f" The winner was trial {evidence.chosen.record.position}."
     return text

@@ -106,13 +106,21 @@ class TrialRunner:
         """The machine's rates, see `trials.probe.probe_machine`; or `error`, where none were measured."""
         return self._job({"request": "probe"}, "probe.log", PROBE_TIMEOUT_SECONDS, None)
 
-    def run(self, spec: TrialSpec, *, timeout_seconds: float, on_event: OnEvent | None = None) -> TrialResult:
-        """Run one trial in a process of its own.
+    def run(
+        self,
+        spec: TrialSpec,
+        *,
+        timeout_seconds: float,
+        on_event: OnEvent | None = None,
+        fresh: bool = False,
+    ) -> TrialResult:
+        """Run one trial: on the last one's engine where that is of its build, else in a new process.
 
         Args:
             spec: what to run; its log's and its work folder must exist.
             timeout_seconds: the trial is killed after this long, and its result says so.
             on_event: called with each event as it comes.
+            fresh: in a process of its own, which ends with it; a confirmation always has one.
 
         Returns:
             The result, whatever the trial does.
@@ -125,6 +133,7 @@ class TrialRunner:
             "request": "trial",
             "spec": spec.model_dump(mode="json"),
             "timeout_seconds": timeout_seconds,
+            "fresh": fresh,
         }
         phase = Phase.LOAD
         began = time.monotonic()
@@ -152,6 +161,16 @@ class TrialRunner:
             message="the trial's process does not answer" if outcome is Outcome.TIMEOUT else words,
             trial_seconds=time.monotonic() - began,
         )
+
+    def release(self) -> None:
+        """Give back the memory of an engine that waits for another point, if there is one."""
+        if not self._alive():
+            return
+        self._send({"request": "release"})
+        for event in self._events(GRACE_SECONDS):
+            if event["event"] == "done":
+                return
+        self.close()
 
     def close(self) -> None:
         """End the process and every trial."""

@@ -31,7 +31,7 @@ def trial_of(study: Study, number: int) -> Chosen:
         UsageError: there is no such trial, or it did not run well.
     """
     for record in measured_records(study):
-        if record.number + 1 == number and record.result is not None:
+        if record.position == number and record.result is not None:
             if record.result.outcome is not Outcome.OK:
                 outcome = record.result.outcome.value
                 raise UsageError(
@@ -47,7 +47,7 @@ def best_without_loss(study: Study, trainer: str) -> Chosen | None:
     """The best measured point that the trainer can express wholly; None where none was measured."""
     records = [record for record in effective_records(study) if not losses(trainer, record.point)]
     best = choose_winner(records, exclude=failed_points(study), budget_bytes=study.inputs.budget_bytes)
-    return trial_of(study, best.number + 1) if best is not None else None
+    return trial_of(study, best.position) if best is not None else None
 
 
 def refuse_senseless(formats: Iterable[str], method: RequestedMethod) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,7 @@ class RunResult:
         export_dir: the winner's folder; None where there is no winner.
         shortfall: what the smallest point needs, where nothing fits.
         interrupted: whether the user stopped it.
+        reuse: which studies it learned from, and what is left of the trust in them.
     """
 
     findings: Findings
@@ -85,6 +86,7 @@ class RunResult:
     export_dir: Path | None
     shortfall: Shortfall | PredictedShortfall | None
     interrupted: bool
+    reuse: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -99,6 +101,7 @@ class RunResult:
             "wall_seconds": round(self.wall_seconds, 3),
             "export_dir": str(self.export_dir) if self.export_dir else None,
             "interrupted": self.interrupted,
+            **self.reuse,
         }
         if self.shortfall is not None:
             answer["smallest_needed_bytes"] = self.shortfall.needed_bytes
@@ -160,7 +163,7 @@ def tie_json(record: Record) -> dict[str, Any]:
     """A configuration that is as fast as the winner, as far as the clock can tell."""
     assert record.result is not None
     return {
-        "trial": record.number + 1,
+        "trial": record.position,
         "point": record.point.model_dump(mode="json"),
         **{name: getattr(record.result, name) for name in _MEASURED[:3]},
     }

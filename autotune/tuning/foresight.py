@@ -18,9 +18,10 @@ import numpy as np
 
 from autotune.errors import AutotuneError
 from autotune.planning.outlook import Budgets, Outlook, broken_limit
-from autotune.prediction import Prediction, PredictionUnavailable
+from autotune.prediction import PointPredictor, Prediction, PredictionUnavailable
 from autotune.sizes import format_size
 from autotune.tuning.adjusting import adjusted, least_device_bytes
+from autotune.tuning.ahead import groups, probes
 from autotune.tuning.comparison import recorded
 from trials.wire import ModelSpec, Phase, Point
 
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
 NEAR_SHARE = 0.95
 # After this long of predicting ahead, the rest is predicted one by one, as it comes up.
 AHEAD_SECONDS = 20.0
-UNSHARED_GROUP = 12
-# So many points, as different as there are, say whether anything of a model can be predicted at all.
-PROBES = 4
+# Figures taken from a neighbour are right to this share.
+ESTIMATE_SHARE = 0.9
 
 # A peak of the training steps: only what is larger in every respect needs at least as much.
 LAST_PHASE = Phase.LATER_STEP
@@ -99,6 +99,9 @@ class Foresight:
         self.corrections = corrections
         self.outside = outside
         self._say = say
+        self._points = PointPredictor(
+            predictor, about.model, about.seq_len, about.lora_targets, about.processes
+        )
         self._made: dict[Point, Prediction] = {}
         self._looked_at: dict[Point, None] = {}
         self._undecidable: set[Point] = set()
@@ -121,11 +124,11 @@ class Foresight:
         self._require_any(new)
         reasons: Counter[str] = Counter()
         done: list[Point] = []
-        for group in _groups(new):
+        for group in groups(new, self._points.is_shared, self.predictor.workers):
             if done and time.monotonic() - began > AHEAD_SECONDS:
                 self._waiting.update(dict.fromkeys(group))
                 continue
-            for point, found in zip(group, self._predicted(group), strict=True):
+            for point, found in zip(group, self._points.many(group), strict=True):
                 self.know(point, found if isinstance(found, Prediction) else None)
                 if not isinstance(found, Prediction):
                     reasons[found.error] += 1
@@ -216,7 +219,7 @@ class Foresight:
 
         del self._waiting[point]
         try:
-            prediction = self._traced(point)
+            prediction = self._points.exact(point)
         except (AutotuneError, OSError):
             self.know(point, None)
             return
@@ -234,23 +237,11 @@ class Foresight:
         if made is None or made.exact or point in self._undecidable:
             return
         try:
-            self._made[point] = self._traced(point)
+            self._made[point] = self._points.exact(point)
         except (AutotuneError, OSError):
             # The shared traces' figure is all there is; the allocator's cap decides.
             self._undecidable.add(point)
         self._verdicts.pop(point, None)
-
-    def _traced(self, point: Point) -> Prediction:
-        """The prediction of a point's own trace."""
-        about = self.about
-        return self.predictor.predict(
-            about.model,
-            about.seq_len,
-            point,
-            lora_targets=about.lora_targets,
-            processes=about.processes,
-            exact=True,
-        )
 
     def made(self, point: Point) -> Prediction | None:
         """A point's prediction as it was made, without anything this machine adds."""
@@ -298,56 +289,19 @@ class Foresight:
         decided = prediction.exact or outlook.point in self._undecidable
         if outlook.limit == "device":
             # What is allocated is exact in shared traces too; how much more is needed is their estimate.
-            return "device" if prediction.exact or least_device_bytes(prediction) > budget else "near"
-        if not decided and prediction.required_device_bytes > NEAR_SHARE * budget:
+            least = least_device_bytes(prediction) * (ESTIMATE_SHARE if prediction.estimated else 1.0)
+            return "device" if prediction.exact or least > budget else "near"
+        near = ESTIMATE_SHARE if prediction.estimated else NEAR_SHARE
+        if not decided and prediction.required_device_bytes > near * budget:
             return "near"
         return "fits"
 
     def _require_any(self, points: Sequence[Point]) -> None:
         """Raises where a few different points all fail: a broken worker would fail thousands, one by one."""
-        kinds = {(p.attention, p.quantization, p.precision, p.liger_kernel): p for p in reversed(points)}
-        probes = list(kinds.values())[:PROBES]
-        failures = [found for found in self._predicted(probes) if not isinstance(found, Prediction)]
-        if len(failures) == len(probes):
+        made = list(self._points.many(probes(points)))
+        failures = [found for found in made if not isinstance(found, Prediction)]
+        if len(failures) == len(made):
             raise PredictionUnavailable(failures[0].error)
-
-    def _predicted(self, points: Sequence[Point]) -> Iterable[Any]:
-        about = self.about
-        return self.predictor.predict_many(
-            about.model,
-            about.seq_len,
-            points,
-            lora_targets=about.lora_targets,
-            processes=about.processes,
-        )
-
-
-def _groups(points: Sequence[Point]) -> list[list[Point]]:
-    """The points by what shares traces, the likely fast ones first; ZeRO-3 shares little and comes last."""
-    groups: dict[tuple[object, ...], list[Point]] = {}
-    for point in points:
-        key: tuple[object, ...] = (
-            point.zero_stage == 3,
-            point.offload != "none",
-            point.quantization != "none",
-            not point.liger_kernel,
-            point.optimizer != "adamw",
-            point.zero_stage,
-            point.offload,
-            point.quantization,
-            point.optimizer,
-            point.precision,
-            point.attention,
-            point.lora_rank > 0,
-        )
-        groups.setdefault(key, []).append(point)
-    # Of ZeRO-3 every few points need a trace of their own: small groups keep to the time.
-    found: list[list[Point]] = []
-    for key in sorted(groups, key=str):
-        members = groups[key]
-        size = UNSHARED_GROUP if key[0] else len(members)
-        found += [members[start : start + size] for start in range(0, len(members), size)]
-    return found
 
 
 def foreseen_words(outlook: Outlook, budgets: Budgets) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trials.wire import Device
 
 if TYPE_CHECKING:
+    from autotune.reuse.survey import Wanted
     from autotune.space.setting import RequestedMethod
 
 
@@ -39,6 +40,7 @@ class Request:
         study: the study's name; None: found by its inputs.
         storage: URL; None: the user's data folder.
         export_dir: the winner's folder.
+        reuse: which studies to learn from: auto, off or names.
         exports: the trainers whose files are written beside the folder's own; `all` is every one.
         load_weights: measure with the model's real weights.
         nvme_path: a folder on NVMe that offload may use.
@@ -68,6 +70,7 @@ class Request:
     study: str | None = None
     storage: str | None = None
     export_dir: Path | None = None
+    reuse: Wanted = "auto"
     exports: tuple[str, ...] = ()
     load_weights: bool = False
     nvme_path: str | None = None

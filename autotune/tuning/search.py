@@ -76,14 +76,21 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
     if len(session.measured()) >= request.trials:
         return Ending.TRIALS
     session.foresee(stage.points)
-    knowledge = Knowledge(session.training(), session.chance())
-    proposer = make_sampler(request.sampler, stage.points, request.seed, knowledge)
-    advisor = Advisor(knowledge.training, stage.points, chance=knowledge.chance)
+    training, chance = session.training(), session.chance()
+    proposer: Proposer | None = None
+    advisor = Advisor(training, stage.points, chance=chance)
+    prior = None
     while True:
         records, pending = session.measured(), session.pending()
         candidates.update([*records, *pending])
         remaining = session.may_fit(candidates.remaining())
         in_stage = [record for record in records if record.point in own]
+        learned = session.head_start.prior(in_stage, training) if session.head_start else None
+        if proposer is None or learned is not prior:
+            prior = learned
+            knowledge = Knowledge(training, chance, prior)
+            proposer = make_sampler(request.sampler, stage.points, request.seed, knowledge)
+            advisor = Advisor(training, stage.points, chance=chance, prior=prior)
         left = left_to_gain(advisor, in_stage, remaining, request.until)
         with session.interrupts.held():
             keep_remaining(session.study, left)
@@ -116,10 +123,15 @@ def _next_point(
 ) -> Point:
     """What to measure next.
 
-    The default sampler knows from the beginning where the speed is likely best; the others begin with the
-    most promising points by the same model and go on from there. Without predictions, or where they were
-    wrong and nothing has fitted yet, whatever needs least is first, so that something does.
+    What similar studies suggest comes first, as long as it holds. The default sampler knows from the
+    beginning where the speed is likely best; the others begin with the most promising points by the same
+    model and go on from there. Without predictions, or where they were wrong and nothing has fitted yet,
+    whatever needs least is first, so that something does.
     """
+    if session.head_start is not None:
+        carried = session.head_start.next_point(records, remaining, session.required_bytes)
+        if carried is not None:
+            return carried
     fits = _fitting(records, session)
     failed = any(r.result is not None and r.result.outcome in MEMORY_FAILURES for r in records)
     foresight, knows_speed = session.foresight, session.task.request.sampler == "physics"
@@ -130,7 +142,8 @@ def _next_point(
         if promising is not None:
             return promising
     if fits or (foresight is not None and knows_speed and not failed):
-        return proposer.propose([*records, *running], remaining)
+        allowed = session.head_start.preferred(records, remaining) if session.head_start else remaining
+        return proposer.propose([*records, *running], allowed)
     if foresight is not None:
         least = least_point(foresight.outlooks(remaining))
         if least is not None:

@@ -14,7 +14,8 @@ from autotune.tuning.confirm import best_so_far, confirm_winner
 from autotune.tuning.exporting import export_winner, refuse_senseless
 from autotune.tuning.findings import RunResult, findings_of
 from autotune.tuning.folders import Folders, check_can_be_made, check_writable, study_folders
-from autotune.tuning.handover import remember, winner_of
+from autotune.tuning.handover import measured_on, remember, winner_of
+from autotune.tuning.head_start import HeadStart, begin, check_named, reuse_json
 from autotune.tuning.interrupts import Interrupts
 from autotune.tuning.observer import Observer, Opened
 from autotune.tuning.ownership import give_back, take
@@ -59,10 +60,12 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
     began = time.monotonic()
     refuse_senseless(request.exports, request.method)
     task = prepare_task(request, observer.say)
+    url = request.storage or default_storage_url()
+    check_named(task, url)
     if request.export_dir is not None:
         # Before there is a study to be left behind.
         _check_export(request.export_dir, request.exports)
-    study = Study.open(request.storage or default_storage_url(), task.inputs, request.study)
+    study = Study.open(url, task.inputs, request.study)
     folders = study_folders(default_folder(), study.name, request.export_dir)
     if request.export_dir is None:
         _check_export(folders.export, request.exports)
@@ -71,6 +74,7 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
     try:
         folders.clear_work()
         remember(study, task.model, request.command, request.trials)
+        study.set_machine(measured_on(task.machine))
         return _tune_study(task, study, folders, default_folder(), observer, interrupts, began)
     finally:
         give_back(study)
@@ -90,6 +94,8 @@ def _tune_study(
     interrupts: Interrupts,
     began: float,
 ) -> RunResult:
+    from autotune.study import default_storage_url
+
     observer.opened(
         Opened(
             study=study.name,
@@ -102,7 +108,9 @@ def _tune_study(
     shortfall, interrupted = known_shortfall(study), False
     if not _is_finished(study, task):
         try:
-            shortfall = _work(task, study, folders, data_folder, observer, interrupts, began)
+            url = task.request.storage or default_storage_url()
+            head_start = begin(study, task, url, observer.say, observer.detail)
+            shortfall = _work(task, study, folders, data_folder, observer, interrupts, began, head_start)
         except KeyboardInterrupt:
             if interrupts.count != 1:
                 raise
@@ -117,6 +125,7 @@ def _tune_study(
         export_dir=exported,
         shortfall=None if chosen else shortfall,
         interrupted=interrupted,
+        reuse=reuse_json(study),
         wall_seconds=time.monotonic() - began,
     )
 
@@ -142,6 +151,7 @@ def _work(
     observer: Observer,
     interrupts: Interrupts,
     began: float,
+    head_start: HeadStart | None,
 ) -> Shortfall | PredictedShortfall | None:
     from autotune.running import TrialRunner
 
@@ -165,6 +175,7 @@ def _work(
                     torch_adam=ready.torch_adam,
                     deadline=began + task.request.timeout_seconds,
                     foresight=foresight,
+                    head_start=head_start,
                     rates=ready.rates,
                 )
                 return _search_and_confirm(session, task)

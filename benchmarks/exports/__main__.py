@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ def main() -> int:
     """Export, start, read back, compare, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.exports", description=__doc__)
     parser.add_argument("--environments", type=Path, default=Path(".venvs-exports"))
-    parser.add_argument("--work", type=Path, help="kept; by default a temporary folder")
+    parser.add_argument("--work", type=Path, help="kept, with its rows; by default a temporary folder")
     parser.add_argument("--trainer", action="append", choices=list(EXPORTERS))
     parser.add_argument("--winner", action="append", choices=list(POINTS))
     parser.add_argument("--output", type=Path, default=RESULTS)
@@ -82,11 +82,23 @@ def main() -> int:
     for ended in run_all(jobs, environments, places):
         rows.append(checked(ended))
         print(f"{ended.winner} | {ended.trainer}: {rows[-1].verdict}", flush=True)
-    if not arguments.trainer and not arguments.winner:
+    rows = merged(work / "rows.json", rows)
+    if len(rows) == sum(map(len, WINNERS.values())):
         arguments.output.write_text(report(rows, versions(environments)), encoding="utf-8")
     if arguments.work is None:
         shutil.rmtree(work)
     return 0 if all(row.good for row in rows) else 1
+
+
+def merged(path: Path, rows: list[Checked]) -> list[Checked]:
+    """These rows and those that earlier calls left in a work folder that is kept; the table is of all."""
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    known = {
+        (row["winner"], row["trainer"]): Checked(**{**row, "lost": tuple(row["lost"])}) for row in earlier
+    }
+    known |= {(row.winner, row.trainer): row for row in rows}
+    path.write_text(json.dumps([asdict(row) for row in known.values()], indent=1), encoding="utf-8")
+    return list(known.values())
 
 
 def exported(name: str, trainer: str, work: Path, places: dict[str, str]) -> Job | Checked:

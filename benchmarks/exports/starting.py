@@ -225,6 +225,7 @@ def _surroundings(trainer: str, environments: Path) -> dict[str, str]:
         # None of them reports to its makers.
         "DO_NOT_TRACK": "1",
         "AXOLOTL_DO_NOT_TRACK": "1",
+        "WANDB_MODE": "disabled",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HOME": str(environments / "huggingface-home"),
         # More would wait for each other on a machine that is busy.

@@ -189,3 +189,14 @@ def test_memory_figures_of_the_sample_are_in_the_header(
 
     first = (tmp_path / "out" / "llamafactory.yaml").read_text().splitlines()[0]
     assert "2,500 tokens/s in 200 MiB" in first and result_of(GOOD).required_device_bytes == 200 * MIB
+
+
+def test_formats_from_the_environment_are_reproduced_one_flag_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    from autotune.cli.run import command_line, run
+
+    monkeypatch.setenv("AUTOTUNE_EXPORT", "trl swift")
+    words = ["--model", "tiny-llama"]
+    context = run.make_context("run", list(words), obj=["run", *words])
+
+    assert context.params["export"] == ("trl", "swift")
+    assert command_line(context, None) == "autotune run --model tiny-llama --export trl --export swift"

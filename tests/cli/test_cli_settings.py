@@ -20,7 +20,7 @@ KINDS: dict[str, tuple[str, str, Any, str, Any, str, Any, Any]] = {
     "whole number": ("trials", "3", 3, "4", 4, "5", 5, 40),
     "size": ("host-budget", '"2GB"', 2 * 2**30, "3GB", 3 * 2**30, "4GB", 4 * 2**30, None),
     "duration": ("timeout", '"2h"', 7200.0, "3h", 10800.0, "4h", 14400.0, 28800.0),
-    "choice": ("sampler", '"gp"', "gp", "random", "random", "grid", "grid", "tpe"),
+    "choice": ("sampler", '"gp"', "gp", "random", "random", "grid", "grid", "physics"),
     "number or any": ("global-batch", "16", 16, "any", "any", "8", 8, 32),
     "names": ("lora-targets", '["a", "b"]', ("a", "b"), "c,d", ("c", "d"), "e", ("e",), None),
     "text": ("study", '"from-file"', "from-file", "from-env", "from-env", "flag", "flag", None),
@@ -107,6 +107,15 @@ def test_another_file_is_named_in_three_ways(way: str, in_process: InProcess) ->
 
     assert done.returncode == 2
     assert "foo" in done.stderr or "sqlite:///" in done.stderr
+
+
+def test_a_group_s_commands_take_what_is_shared_and_their_table(in_process: InProcess) -> None:
+    Path("autotune.toml").write_text('[study]\nstorage = "foo"\n')
+    assert "not the URL of a storage" in in_process("study", "export", "x.jsonl").stderr
+
+    Path("autotune.toml").write_text('storage = "foo"\n[study]\nstorag = "bar"\n')
+    done = in_process("study", "export", "x.jsonl")
+    assert "line 3" in done.stderr and "did you mean storage" in done.stderr
 
 
 WRONG = {

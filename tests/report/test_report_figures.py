@@ -118,7 +118,7 @@ def test_parallel_coordinates_draw_each_trial_once_over_the_knobs_that_vary(
             if height is not None:
                 owners[number] = owners.get(number, 0) + 1
     assert sorted(owners) == list(range(1, 25))
-    failed = [record.number + 1 for record in evidence["full"].records if not record.result.tokens_per_second]
+    failed = [record.position for record in evidence["full"].records if not record.result.tokens_per_second]
     assert all(count == (3 if number in failed else 4) for number, count in owners.items())
     chosen = {one["label"]: one["trials"] for one in figure["highlights"]}
     assert chosen["the winner"] == [17]
@@ -127,7 +127,7 @@ def test_parallel_coordinates_draw_each_trial_once_over_the_knobs_that_vary(
 
 def test_words_of_a_trial_under_the_pointer_are_escaped(evidence: dict[str, Evidence]) -> None:
     (number,) = trace(history(evidence["full"]), "crashed")["customdata"]
-    (crashed,) = (record for record in evidence["full"].records if record.number + 1 == number)
+    (crashed,) = (record for record in evidence["full"].records if record.position == number)
     assert "<script" not in hover(crashed) and "&lt;/script&gt;" in hover(crashed)
 
 

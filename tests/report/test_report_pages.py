@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from html_outline import Outline
-from report_studies import GIB, HOSTILE
+from report_studies import GIB, HOSTILE, WINNER, add, evidence_of, good, new_study
 
 from autotune.report.evidence import Evidence, redact_word
 from autotune.report.page import report_page, script_json
@@ -101,6 +102,8 @@ def test_each_kind_of_study_says_how_it_stands(outlines: dict[str, Outline]) -> 
     assert "with an evaluation pass and a checkpoint saved" in words["full"]
     assert "112 configurations were never launched" in words["full"]
     assert "Caution" not in words["full"]
+    left = "Of 310 unmeasured configurations one is more than 2% faster with a probability of 7%; 0.4% is"
+    assert left in words["full"] and "unmeasured configurations" not in words["single"]
     for kind in KINDS:
         assert "autotune run --model llama3.1-8b --gpu-budget 24GB" in words[kind]
 
@@ -142,3 +145,15 @@ def test_a_trial_out_of_memory_by_an_unknown_amount_is_no_nearest_one(evidence: 
     assert short == [3 * GIB, None, None]
     page = Outline(report_page(evidence["hopeless"], None)).words()
     assert "The nearest, trial 1 (" in page
+
+
+def test_trials_have_the_numbers_that_other_commands_show(tmp_path: Path) -> None:
+    study = new_study(tmp_path)
+    study.abandon(study.begin(WINNER))
+    add(study, WINNER, good(WINNER))
+    evidence = evidence_of(study, tmp_path)
+    # The interrupted one is not counted.
+    assert evidence.records[0].number == 1
+    outline = Outline(report_page(evidence, None))
+    assert [a["id"] for a in outline.all("tr") if "id" in a] == ["trial-1"]
+    assert '"customdata":[1]' in outline.scripts[0] and '"texts":{"1":' in outline.scripts[0]

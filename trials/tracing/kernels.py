@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from trials.tracing.recorder import Handler, Recorder
-from trials.tracing.shortcuts import like_first
+from trials.tracing.shortcuts import elementwise
 
 aten = torch.ops.aten
 MIB = 1 << 20
@@ -36,8 +36,13 @@ def make_handlers(capability: tuple[int, int]) -> dict[Any, Handler]:
     workspace = cublas_workspace_bytes(capability)
 
     def multiply(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-        if args[0].device.type == "meta":
-            recorder.workspace("cublas", workspace)
+        first, second = args[0], args[1]
+        if first.device.type != "meta":
+            return NotImplemented
+        recorder.workspace("cublas", workspace)
+        if func is aten.mm.default and second.device.type == "meta" and first.shape[1] == second.shape[0]:
+            # Without PyTorch's slow shape rules.
+            return first.new_empty((first.shape[0], second.shape[1]))
         return NotImplemented
 
     def multiply_add(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
@@ -100,7 +105,7 @@ def _sum_of_gradients(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
     a dispatch mode is on, as now. Only the engine itself adds with no Python between it and this call.
     """
     if not recorder.in_backward or kwargs:
-        return like_first(args, kwargs)
+        return elementwise(args, kwargs)
     old, new = args[0], args[1]
     if not isinstance(new, torch.Tensor) or old.shape != new.shape or old.device.type != "meta":
         return NotImplemented
@@ -108,12 +113,12 @@ def _sum_of_gradients(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
     while frame.f_code.co_name in ("_fn", "inner", "__torch_dispatch__"):
         frame = frame.f_back
     if frame.f_code.co_name != "_engine_run_backward":
-        return like_first(args, kwargs)
+        return elementwise(args, kwargs)
     # The wrapper that is asked for the count holds the second reference.
     exclusive = torch._C._storage_Use_Count(old.untyped_storage()._cdata) <= 2
     if exclusive and recorder.is_live(old) and old.is_contiguous() and old.dtype == new.dtype:
         return old
-    return like_first(args, kwargs)
+    return elementwise(args, kwargs)
 
 
 def _native_dropout(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:

@@ -43,7 +43,7 @@ def history(evidence: Evidence) -> Figure | None:
         traces.append(
             scatter(
                 OUTCOME_WORDS[outcome],
-                [record.number + 1 for record in some],
+                [record.position for record in some],
                 [record.result.tokens_per_second if ran and record.result else 0.0 for record in some],
                 marker=MARKERS[outcome],
                 yaxis="y" if ran else "y2",
@@ -55,13 +55,13 @@ def history(evidence: Evidence) -> Figure | None:
         traces.append(
             scatter(
                 "the winner's trial",
-                [chosen.record.number + 1],
+                [chosen.record.position],
                 [chosen.record.result.tokens_per_second],
                 marker=WINNER_MARKER,
                 **hovering([chosen.record]),
             )
         )
-    last = max(record.number for record in evidence.records) + 1
+    last = max(record.position for record in evidence.records)
     x_axis = axis("trial", range=[0.3, last + 0.7], tickformat="d", dtick=1 if last <= 12 else None)
     return speed_figure(traces, x_axis)
 
@@ -74,6 +74,6 @@ def best_so_far(evidence: Evidence) -> tuple[list[int], list[float]]:
         speed = tokens_per_second(record) if fits(record, evidence.budget_bytes) else 0.0
         top = max(speed, best[-1] if best else 0.0)
         if top > 0:
-            numbers.append(record.number + 1)
+            numbers.append(record.position)
             best.append(top)
     return numbers, best

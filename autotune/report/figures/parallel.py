@@ -140,7 +140,7 @@ def _lines(
         heights.append(None)
         x += [*map(float, range(len(heights) - 1)), None]
         y += heights
-        numbers += [record.number + 1] * len(heights)
+        numbers += [record.position] * len(heights)
     return scatter(
         name,
         x,
@@ -178,14 +178,14 @@ def _labels(axes: list[Axis], fastest: float) -> list[dict[str, Any]]:
 def _highlights(evidence: Evidence, axes: list[Axis]) -> list[dict[str, Any]]:
     found = []
     if evidence.chosen is not None:
-        found.append({"label": "the winner", "trials": [evidence.chosen.record.number + 1]})
+        found.append({"label": "the winner", "trials": [evidence.chosen.record.position]})
     top = sorted(evidence.records, key=tokens_per_second, reverse=True)[: max(3, len(evidence.records) // 10)]
-    fast = [record.number + 1 for record in top if tokens_per_second(record) > 0]
+    fast = [record.position for record in top if tokens_per_second(record) > 0]
     if len(fast) > 1:
         found.append({"label": f"the {len(fast)} fastest", "trials": fast})
     for axis in axes:
         for value in axis.values:
-            numbers = [r.number + 1 for r in evidence.records if getattr(r.point, axis.knob) == value]
+            numbers = [r.position for r in evidence.records if getattr(r.point, axis.knob) == value]
             label = f"{short_words(axis.knob)}: {value_words(axis.knob, value)}"
             found.append({"label": label, "trials": numbers})
     return found

@@ -132,7 +132,7 @@ def hover(record: Record, longer: TrialResult | None = None) -> str:
         longer: its longer run's result, where it has a good one.
     """
     result = record.result
-    lines = [f"<b>trial {record.number + 1}</b>", escape(point_words(record.point))]
+    lines = [f"<b>trial {record.position}</b>", escape(point_words(record.point))]
     if result is not None:
         words = OUTCOME_WORDS[result.outcome]
         if result.outcome in RAN:
@@ -157,7 +157,7 @@ def scatter(name: str, x: Sequence[Any], y: Sequence[Any], **values: Any) -> dic
 
 def hovering(records: Sequence[Record]) -> dict[str, Any]:
     """The part of a trace that says whose its points are; the page's script finds the words."""
-    return of_trials([record.number + 1 for record in records])
+    return of_trials([record.position for record in records])
 
 
 def of_trials(numbers: Sequence[int]) -> dict[str, Any]:

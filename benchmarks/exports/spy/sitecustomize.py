@@ -64,6 +64,11 @@ def watch(deepspeed: Any) -> None:
     deepspeed.initialize = watched
 
 
+def allow_bf16(training_arguments: Any) -> None:
+    """bf16 without a GPU is refused where `use_cpu` is not given, and axolotl has no key for it."""
+    training_arguments.is_torch_bf16_gpu_available = lambda: True
+
+
 def use_gloo(distributed: Any) -> None:
     """Where there is no nccl, a group that asks for it is one of gloo."""
     init = distributed.init_process_group
@@ -223,3 +228,4 @@ def dtypes(module: Any, *, trained: bool) -> list[str]:
 
 if os.environ.get("AUTOTUNE_SPY"):
     sys.meta_path.insert(0, AfterImport("deepspeed", watch))
+    sys.meta_path.insert(0, AfterImport("transformers.training_args", allow_bf16))
