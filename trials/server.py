@@ -82,7 +82,7 @@ class Server:
         if kind == "release":
             self._send({"event": "done", "body": {}})
             return
-        job = {"ops": _ops_job, "inspect": _inspect_job}[kind](request, self._device)
+        job = {"ops": _ops_job, "inspect": _inspect_job, "probe": _probe_job}[kind](request, self._device)
         group = self._fork(job, 1, request["log_path"])
         group.wait(Limits(_deadline(request.get("timeout_seconds"))))
         [child] = group.children
@@ -211,6 +211,15 @@ def _inspect_job(request: dict[str, Any], device: str) -> Job:
             channel.done(inspect_model(ModelSpec.model_validate(request["model"])))
         except InvalidPoint as error:
             channel.done({"error": str(error)})
+
+    return job
+
+
+def _probe_job(request: dict[str, Any], device: str) -> Job:
+    def job(channel: Channel) -> None:
+        from trials.probe import probe_machine
+
+        channel.done(dict(probe_machine(device)))
 
     return job
 

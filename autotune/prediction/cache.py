@@ -49,7 +49,7 @@ def code_digest() -> str:
 
 
 class TraceCache:
-    """A folder of npz files named by what they are traces of.
+    """A folder of npz files named by what they are traces of; kept predictions lie beside them.
 
     Args:
         folder: made when the first trace is kept.
@@ -57,6 +57,11 @@ class TraceCache:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+
+    @property
+    def folder(self) -> Path:
+        """Where everything is kept."""
+        return self._folder
 
     def path(self, request: dict[str, Any]) -> Path:
         """Where the trace of a request is, or is to be, kept; the folder exists afterwards."""
@@ -80,7 +85,7 @@ class TraceCache:
     def trim(self) -> None:
         """Remove the traces that were not used for longest, down to the folder's size limit."""
         files = []
-        for path in self._folder.glob("*.npz"):
+        for path in [*self._folder.glob("*.npz"), *self._folder.glob("*.json")]:
             # Another process may trim the same folder.
             with suppress(FileNotFoundError):
                 about = path.stat()

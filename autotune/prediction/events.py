@@ -37,6 +37,9 @@ class Events:
     total_parameters: int
     origins: NDArray[np.int8] | None = None
     handed: NDArray[np.int32] | None = None
+    parameters: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
+    layer_prefix: str = ""
 
     @classmethod
     def read(cls, path: Path) -> Events:
@@ -54,6 +57,9 @@ class Events:
                 total_parameters=about["total_parameters"],
                 origins=stored["origins"],
                 handed=stored["handed"],
+                parameters=tuple(about["parameters"]),
+                layers=tuple(about["layers"]),
+                layer_prefix=about["layer_prefix"],
             )
 
     @cached_property
@@ -89,6 +95,18 @@ class Events:
         freed = np.flatnonzero(self.ids < 0)
         delta[freed] = -delta[self.births[-self.ids[freed]]]
         return delta
+
+    @cached_property
+    def host_peaks(self) -> tuple[int, int]:
+        """The most host memory before the first optimizer step, and from there on, in bytes."""
+        from autotune.prediction.host import host_peaks
+
+        return host_peaks(self)
+
+    @cached_property
+    def managed_bytes(self) -> int:
+        """Bytes of memory that moves between host and device as it is used."""
+        return int(self.sizes[(self.ids > 0) & (self.streams == MANAGED_STREAM)].sum())
 
     @cached_property
     def spans(self) -> list[tuple[str, int, int, int]]:

@@ -33,7 +33,14 @@ def process_bytes(point: Point) -> int:
 
 
 def host_peak_bytes(events: Events, point: Point) -> int:
-    """The largest resident host memory of one process.
+    """The largest resident host memory of one process."""
+    before, afterwards = events.host_peaks
+    base = process_bytes(point)
+    return max(base, SETUP_PROCESS_BYTES + before, base + afterwards)
+
+
+def host_peaks(events: Events) -> tuple[int, int]:
+    """The most that tensors hold of host memory before the first optimizer step, and from there on, in bytes.
 
     Pinned blocks are kept by their allocator when they are freed and serve the next request of their size
     class.
@@ -44,9 +51,8 @@ def host_peak_bytes(events: Events, point: Point) -> int:
     freed = freed[streams[events.births[-ids[freed]]] < 0]
     order = np.sort(np.concatenate([born, freed]))
     begun = next((index for index, text in events.marks if text == "step 0"), len(ids))
-    base = process_bytes(point)
     pageable = pinned = 0
-    peak = base
+    peaks = [0, 0]
     spare: dict[int, int] = {}
     for index in order.tolist():
         ident = int(ids[index])
@@ -62,6 +68,6 @@ def host_peak_bytes(events: Events, point: Point) -> int:
                 pinned += block
         elif stream in (HOST_STREAM, MANAGED_STREAM):
             pageable += size if ident > 0 else -size
-        held = SETUP_PROCESS_BYTES if index < begun else base
-        peak = max(peak, held + pinned + pageable)
-    return peak
+        part = int(index >= begun)
+        peaks[part] = max(peaks[part], pinned + pageable)
+    return peaks[0], peaks[1]

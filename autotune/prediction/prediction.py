@@ -5,7 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from autotune.prediction.allocator import LARGE_SEGMENT_BYTES
-from autotune.prediction.events import MANAGED_STREAM, STEP_PHASES, Events
+from autotune.prediction.events import Events
+from autotune.prediction.figures import Figures, figures_of
 from autotune.prediction.hardware import Hardware, outside_allocator_bytes
 from autotune.prediction.host import host_peak_bytes
 from autotune.prediction.replay import replay, smallest_cap
@@ -40,6 +41,9 @@ class Prediction(Strict):
     trainable_parameters: int
     total_parameters: int
     exact: bool = Field(description="whether the allocator was replayed and the trace is this point's own")
+    estimated: bool = Field(
+        default=False, description="whether even what is allocated is only right to a few percent"
+    )
     notes: tuple[str, ...] = ()
 
 
@@ -55,22 +59,22 @@ def prediction_of(
     hardware: Hardware,
     *,
     outside_bytes: int | None = None,
-    exact: bool = True,
+    figures: Figures | None = None,
+    estimated: bool = False,
 ) -> Prediction:
-    """The prediction that follows from a point's trace."""
-    phases: dict[str, int] = {}
-    best, where, phase = 0, 0, str(Phase.FORWARD)
-    for name, step, begin, end in events.spans:
-        peak, index = events.peak_of(begin, end)
-        if step < 0:
-            phases[name] = max(phases.get(name, 0), peak)
-            continue
-        if name in ("forward", "backward"):
-            phases[name] = max(phases.get(name, 0), peak)
-        whole = str(Phase.LATER_STEP if step else Phase.FIRST_STEP)
-        phases[whole] = max(phases.get(whole, 0), peak)
-        if peak > best:
-            best, where, phase = peak, index, name
+    """The prediction that follows from a point's trace.
+
+    Args:
+        events: the point's own trace; with `figures` its engine's part.
+        point: the configuration.
+        hardware: the GPU.
+        outside_bytes: what a process holds outside the allocator; None for the shipped figure.
+        figures: the point's peaks, where they come from shared traces: the allocator is not replayed then.
+        estimated: whether these peaks were taken from a neighbour's.
+    """
+    exact = figures is None
+    figures = figures or figures_of(events)
+    phases = figures.phases
     notes = []
     if outside_bytes is None:
         outside_bytes = outside_allocator_bytes(hardware, point)
@@ -78,10 +82,10 @@ def prediction_of(
         notes.append(f"memory outside the allocator is the shipped figure, {known}")
     if point.offload.startswith("nvme_"):
         notes.append("NVMe offload is predicted as CPU offload: its host memory is an upper bound")
-    managed = int(events.sizes[(events.ids > 0) & (events.streams == MANAGED_STREAM)].sum())
-    if managed:
+    if events.managed_bytes:
         notes.append(
-            f"{managed} bytes of paged optimizer state move between host and device and are not counted"
+            f"{events.managed_bytes} bytes of paged optimizer state move between host and device and are not "
+            "counted"
         )
     afterwards = {str(Phase.EVALUATION), str(Phase.SAVING)}
     exact = exact and max(phases.values()) <= MOST_REPLAYED_BYTES
@@ -93,7 +97,7 @@ def prediction_of(
         cap = reserved = _pages(max(peak for name, peak in phases.items() if name not in afterwards))
     confirmed = max([cap, *(_pages(phases[name]) for name in afterwards if name in phases)])
     return Prediction(
-        peak_allocated_bytes=best,
+        peak_allocated_bytes=figures.peak,
         setup_peak_allocated_bytes=max(phases[Phase.LOAD], phases[Phase.START]),
         phase_peak_allocated_bytes=phases,
         peak_reserved_bytes=reserved,
@@ -102,11 +106,12 @@ def prediction_of(
         device_bytes=reserved + outside_bytes,
         outside_allocator_bytes=outside_bytes,
         host_peak_bytes=host_peak_bytes(events, point),
-        breakdown=events.breakdown_at(where),
-        phase=phase,
+        breakdown=figures.breakdown,
+        phase=figures.phase,
         trainable_parameters=events.trainable_parameters,
         total_parameters=events.total_parameters,
         exact=exact,
+        estimated=estimated,
         notes=tuple(notes),
     )
 
@@ -114,6 +119,3 @@ def prediction_of(
 def _pages(peak_bytes: int) -> int:
     page = LARGE_SEGMENT_BYTES
     return -(-int(peak_bytes * UNREPLAYED_MARGIN) // page) * page
-
-
-assert set(STEP_PHASES) <= {str(phase) for phase in Phase}

@@ -12,8 +12,9 @@ from autotune.errors import AutotuneError
 from autotune.prediction.cache import TraceCache, default_cache_folder
 from autotune.prediction.events import Events
 from autotune.prediction.hardware import hardware_of
+from autotune.prediction.pool import WorkerPool
 from autotune.prediction.prediction import Prediction, PredictionFailure, prediction_of
-from autotune.prediction.traces import Traces, WorkerPool
+from autotune.prediction.traces import Traces
 from trials.wire import ModelSpec, Point
 
 # A tracing process holds the libraries and one model's shapes: about a gigabyte.
@@ -69,6 +70,8 @@ class Predictor:
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
+        for traces in self._traces.values():
+            traces.kept.save()
         self._cache.trim()
 
     def predict(
@@ -97,8 +100,20 @@ class Predictor:
             PredictionUnavailable: it cannot be traced; the message says why.
         """
         traces = self._traces_of(model, seq_len, lora_targets, processes)
-        events = traces.exact(point) if exact else traces.quick(point)
-        return prediction_of(events, point, self._hardware, outside_bytes=self._outside_bytes, exact=exact)
+        known = traces.kept.get(point, exact=exact)
+        if known is not None:
+            return known
+        figures, events = (None, traces.exact(point)) if exact else traces.quick(point)
+        made = prediction_of(
+            events,
+            point,
+            self._hardware,
+            outside_bytes=self._outside_bytes,
+            figures=figures,
+            estimated=not exact and traces.is_estimated(point),
+        )
+        traces.kept.put(point, made, exact=exact)
+        return made
 
     def events(
         self,
@@ -127,8 +142,11 @@ class Predictor:
     ) -> Iterator[Prediction | PredictionFailure]:
         """The memory of many configurations of one model, in their order; a failure stands in its place."""
         traces = self._traces_of(model, seq_len, lora_targets, processes)
-        if not exact:
-            traces.prepare(points)
+        new = [point for point in points if traces.kept.get(point, exact=exact) is None]
+        if exact:
+            traces.make(new)
+        elif new:
+            traces.prepare(new)
         for point in points:
             try:
                 yield self.predict(
@@ -136,6 +154,23 @@ class Predictor:
                 )
             except AutotuneError as error:
                 yield PredictionFailure(error=error.message)
+
+    @property
+    def workers(self) -> int:
+        """Tracing processes at most."""
+        return self._worker_count
+
+    def is_shared(
+        self,
+        model: ModelSpec,
+        seq_len: int,
+        point: Point,
+        *,
+        lora_targets: Sequence[str] | None = None,
+        processes: int = 1,
+    ) -> bool:
+        """Whether a prediction that is not exact comes from traces that serve many points."""
+        return self._traces_of(model, seq_len, lora_targets, processes).is_shared(point)
 
     def _traces_of(
         self, model: ModelSpec, seq_len: int, lora_targets: Sequence[str] | None, processes: int
@@ -156,5 +191,6 @@ class Predictor:
                 self._gradient_clipping,
                 pool,
                 torch_adam=self._torch_adam,
+                outside_bytes=self._outside_bytes,
             )
         return traces

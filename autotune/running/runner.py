@@ -22,6 +22,7 @@ from trials.wire import Device, ModelSpec, Outcome, Phase, TrialResult, TrialSpe
 START_TIMEOUT_SECONDS = 300.0
 OPS_TIMEOUT_SECONDS = 900.0
 INSPECTION_TIMEOUT_SECONDS = 300.0
+PROBE_TIMEOUT_SECONDS = 120.0
 # The server keeps the trial's time itself; this is for a server that does not answer any more.
 GRACE_SECONDS = 30.0
 
@@ -100,6 +101,10 @@ class TrialRunner:
                 f"{model.name} cannot be built: {body['error']}", "another version may know it"
             )
         return body
+
+    def probe_machine(self) -> dict[str, Any]:
+        """The machine's rates, see `trials.probe.probe_machine`; or `error`, where none were measured."""
+        return self._job({"request": "probe"}, "probe.log", PROBE_TIMEOUT_SECONDS, None)
 
     def run(
         self,

@@ -59,7 +59,7 @@ def recorded(prediction: Prediction, correction_bytes: Mapping[str, int]) -> dic
         prediction: with its corrections.
         correction_bytes: what they added, by phase; the prediction less this is as it was made.
     """
-    names = (*FIGURES, "confirmed_required_device_bytes", PHASES, "exact")
+    names = (*FIGURES, "confirmed_required_device_bytes", PHASES, "breakdown", "phase", "exact")
     values = {name: value for name, value in prediction.model_dump(mode="json").items() if name in names}
     if not prediction.exact:
         # Only a replay tells what the allocator would reserve.

@@ -9,6 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from autotune.tuning.folders import trial_id
 from autotune.tuning.repeats import repeated_failure, repeated_problem
 from autotune.tuning.session import Session, measured_records
 from autotune.winner import choose_winner
@@ -195,7 +196,7 @@ def _recheck(session: Session, record: Record) -> TrialResult:
     from autotune.study.trial_codec import encode_result
 
     session.observer.detail("measuring the runner-up again in a fresh process")
-    spec = session.spec(f"recheck-{record.number + 1}", record.point)
+    spec = session.spec(trial_id(record.position, record.number, "recheck"), record.point)
     result = session.run(spec, session.task.request.trial_timeout_seconds, fresh=True)
     with session.interrupts.held():
         kept = dict(session.study.note(RECHECKED_NOTE) or {})
@@ -214,12 +215,7 @@ def _rechecked(study: Study) -> dict[int, TrialResult]:
     kept: Any = study.note(RECHECKED_NOTE)
     if not kept:
         return {}
-    from autotune.study.trial_codec import decode_result
-
-    return {
-        int(number): decode_result(value, f"a measurement of the study {study.name}")
-        for number, value in kept.items()
-    }
+    return {int(number): TrialResult.model_validate(value) for number, value in kept.items()}
 
 
 def _is_open(result: TrialResult) -> bool:
@@ -239,7 +235,8 @@ def _worth_confirming(record: Record, confirmed: list[Record]) -> bool:
 
 def _confirm(session: Session, record: Record) -> TrialResult:
     session.observer.confirming(record.point)
-    spec = session.spec(f"confirm-{record.number + 1}", record.point, confirm=True)
+    name = trial_id(record.position, record.number, "confirm")
+    spec = session.spec(name, record.point, confirm=True)
     result = session.run(spec, CONFIRM_TIMEOUT_FACTOR * session.task.request.trial_timeout_seconds)
     with session.interrupts.held():
         session.study.add_confirmation(record.point, result)

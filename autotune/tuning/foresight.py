@@ -11,35 +11,40 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from autotune.errors import AutotuneError
 from autotune.planning.outlook import Budgets, Outlook, broken_limit
-from autotune.prediction import Prediction, PredictionUnavailable
+from autotune.prediction import PointPredictor, Prediction, PredictionUnavailable
 from autotune.sizes import format_size
 from autotune.tuning.adjusting import adjusted, least_device_bytes
+from autotune.tuning.ahead import groups, probes
 from autotune.tuning.comparison import recorded
 from trials.wire import ModelSpec, Phase, Point
 
 if TYPE_CHECKING:
-    from autotune.planning.speed import Rates
     from autotune.prediction import Predictor
     from autotune.running import OutsideShare
+    from autotune.throughput import Rates, Training
+    from autotune.throughput.coefficients import Vector
     from autotune.tuning.corrections import Corrections
 
 # Closer to the budget than this, a point's own trace decides.
 NEAR_SHARE = 0.95
 # After this long of predicting ahead, the rest is predicted one by one, as it comes up.
 AHEAD_SECONDS = 20.0
-UNSHARED_GROUP = 12
-# So many points, as different as there are, say whether anything of a model can be predicted at all.
-PROBES = 4
+# Figures taken from a neighbour are right to this share.
+ESTIMATE_SHARE = 0.9
 
 # A peak of the training steps: only what is larger in every respect needs at least as much.
 LAST_PHASE = Phase.LATER_STEP
 
 Verdict = Literal["fits", "near", "device", "host"]
+# What is near is looked at closely before it is launched: what it costs to be wrong is that look.
+CHANCES: dict[Verdict | None, float] = {"fits": 1.0, "near": 0.9, "device": 0.0, "host": 0.0}
 Say = Callable[[str], None]
 
 
@@ -53,7 +58,7 @@ class Foreseen:
         lora_targets: adapted modules; None for all linear layers except the head.
         processes: data-parallel processes.
         budgets: of one process.
-        rates: the GPU's, for a rough speed.
+        rates: the machine's, for the speed.
     """
 
     model: ModelSpec
@@ -62,6 +67,12 @@ class Foreseen:
     processes: int
     budgets: Budgets
     rates: Rates
+
+    def training(self) -> Training:
+        """What is trained, on what, for the speed."""
+        from autotune.throughput import Training
+
+        return Training(self.model, self.seq_len, self.rates, self.processes, self.lora_targets)
 
 
 class Foresight:
@@ -88,6 +99,9 @@ class Foresight:
         self.corrections = corrections
         self.outside = outside
         self._say = say
+        self._points = PointPredictor(
+            predictor, about.model, about.seq_len, about.lora_targets, about.processes
+        )
         self._made: dict[Point, Prediction] = {}
         self._looked_at: dict[Point, None] = {}
         self._undecidable: set[Point] = set()
@@ -110,11 +124,11 @@ class Foresight:
         self._require_any(new)
         reasons: Counter[str] = Counter()
         done: list[Point] = []
-        for group in _groups(new):
+        for group in groups(new, self._points.is_shared, self.predictor.workers):
             if done and time.monotonic() - began > AHEAD_SECONDS:
                 self._waiting.update(dict.fromkeys(group))
                 continue
-            for point, found in zip(group, self._predicted(group), strict=True):
+            for point, found in zip(group, self._points.many(group), strict=True):
                 self.know(point, found if isinstance(found, Prediction) else None)
                 if not isinstance(found, Prediction):
                     reasons[found.error] += 1
@@ -179,6 +193,18 @@ class Foresight:
         """Whether a point is worth a launch, as far as is known."""
         return self.verdict(point) not in ("device", "host")
 
+    def chances(self, points: Sequence[Point]) -> Vector:
+        """The chance that each point is launched and fits: by its verdict, else by what its sizes say."""
+        from autotune.throughput.room import chance_of_room, rough_needs
+
+        verdicts = [self.verdict(point) for point in points]
+        known = np.array([CHANCES.get(verdict, np.nan) for verdict in verdicts])
+        unknown = np.flatnonzero(np.isnan(known))
+        if len(unknown):
+            needs = rough_needs(self.about.training(), [points[int(row)] for row in unknown])
+            known[unknown] = chance_of_room(needs, [], limit_bytes=self.about.budgets.device_bytes)
+        return known
+
     def decide(self, point: Point) -> bool:
         """Whether a point is to be launched: one near a limit, or not predicted yet, is looked at first."""
         if point in self._waiting:
@@ -193,7 +219,7 @@ class Foresight:
 
         del self._waiting[point]
         try:
-            prediction = self._traced(point)
+            prediction = self._points.exact(point)
         except (AutotuneError, OSError):
             self.know(point, None)
             return
@@ -211,23 +237,11 @@ class Foresight:
         if made is None or made.exact or point in self._undecidable:
             return
         try:
-            self._made[point] = self._traced(point)
+            self._made[point] = self._points.exact(point)
         except (AutotuneError, OSError):
             # The shared traces' figure is all there is; the allocator's cap decides.
             self._undecidable.add(point)
         self._verdicts.pop(point, None)
-
-    def _traced(self, point: Point) -> Prediction:
-        """The prediction of a point's own trace."""
-        about = self.about
-        return self.predictor.predict(
-            about.model,
-            about.seq_len,
-            point,
-            lora_targets=about.lora_targets,
-            processes=about.processes,
-            exact=True,
-        )
 
     def made(self, point: Point) -> Prediction | None:
         """A point's prediction as it was made, without anything this machine adds."""
@@ -251,24 +265,11 @@ class Foresight:
 
     def outlooks(self, points: Iterable[Point]) -> list[Outlook]:
         """The outlooks of those points that are predicted, with a rough speed."""
-        from autotune.planning.speed import estimated_tokens_per_second
+        from autotune.throughput import predicted_speeds
 
-        about, found = self.about, []
-        for point in points:
-            outlook = self.outlook(point)
-            if outlook is None:
-                continue
-            speed = estimated_tokens_per_second(
-                about.model,
-                about.seq_len,
-                point,
-                total_parameters=outlook.prediction.total_parameters,
-                trainable_parameters=outlook.prediction.trainable_parameters,
-                rates=about.rates,
-                processes=about.processes,
-            )
-            found.append(Outlook(point, outlook.prediction, outlook.limit, speed))
-        return found
+        found = [outlook for outlook in map(self.outlook, points) if outlook is not None]
+        speeds = predicted_speeds(self.about.training(), [outlook.point for outlook in found])
+        return [replace(one, tokens_per_second=speed) for one, speed in zip(found, speeds, strict=True)]
 
     def excluded_by_corrections(self) -> int:
         """How many points would be launched, had no trial shown that they need more than was predicted."""
@@ -288,56 +289,19 @@ class Foresight:
         decided = prediction.exact or outlook.point in self._undecidable
         if outlook.limit == "device":
             # What is allocated is exact in shared traces too; how much more is needed is their estimate.
-            return "device" if prediction.exact or least_device_bytes(prediction) > budget else "near"
-        if not decided and prediction.required_device_bytes > NEAR_SHARE * budget:
+            least = least_device_bytes(prediction) * (ESTIMATE_SHARE if prediction.estimated else 1.0)
+            return "device" if prediction.exact or least > budget else "near"
+        near = ESTIMATE_SHARE if prediction.estimated else NEAR_SHARE
+        if not decided and prediction.required_device_bytes > near * budget:
             return "near"
         return "fits"
 
     def _require_any(self, points: Sequence[Point]) -> None:
         """Raises where a few different points all fail: a broken worker would fail thousands, one by one."""
-        kinds = {(p.attention, p.quantization, p.precision, p.liger_kernel): p for p in reversed(points)}
-        probes = list(kinds.values())[:PROBES]
-        failures = [found for found in self._predicted(probes) if not isinstance(found, Prediction)]
-        if len(failures) == len(probes):
+        made = list(self._points.many(probes(points)))
+        failures = [found for found in made if not isinstance(found, Prediction)]
+        if len(failures) == len(made):
             raise PredictionUnavailable(failures[0].error)
-
-    def _predicted(self, points: Sequence[Point]) -> Iterable[Any]:
-        about = self.about
-        return self.predictor.predict_many(
-            about.model,
-            about.seq_len,
-            points,
-            lora_targets=about.lora_targets,
-            processes=about.processes,
-        )
-
-
-def _groups(points: Sequence[Point]) -> list[list[Point]]:
-    """The points by what shares traces, the likely fast ones first; ZeRO-3 shares little and comes last."""
-    groups: dict[tuple[object, ...], list[Point]] = {}
-    for point in points:
-        key: tuple[object, ...] = (
-            point.zero_stage == 3,
-            point.offload != "none",
-            point.quantization != "none",
-            not point.liger_kernel,
-            point.optimizer != "adamw",
-            point.zero_stage,
-            point.offload,
-            point.quantization,
-            point.optimizer,
-            point.precision,
-            point.attention,
-            point.lora_rank > 0,
-        )
-        groups.setdefault(key, []).append(point)
-    # Of ZeRO-3 every few points need a trace of their own: small groups keep to the time.
-    found: list[list[Point]] = []
-    for key in sorted(groups, key=str):
-        members = groups[key]
-        size = UNSHARED_GROUP if key[0] else len(members)
-        found += [members[start : start + size] for start in range(0, len(members), size)]
-    return found
 
 
 def foreseen_words(outlook: Outlook, budgets: Budgets) -> str:

@@ -57,18 +57,19 @@ def _bests(point: Point, records: Iterable[Record]) -> list[TrialResult] | None:
         result = record.result
         if result is None or result.outcome is not Outcome.OK or result.tokens_per_second is None:
             continue
-        for value in _quality(record.point):
+        for value in quality_values(record.point):
             if value not in best or _speed(result) > _speed(best[value]):
                 best[value] = result
-    found = [best[value] for value in _quality(point) if value in best]
-    return found if len(found) == len(_quality(point)) else None
+    found = [best[value] for value in quality_values(point) if value in best]
+    return found if len(found) == len(quality_values(point)) else None
 
 
 def _speed(result: TrialResult) -> float:
     return result.tokens_per_second or 0.0
 
 
-def _quality(point: Point) -> tuple[tuple[str, Any], ...]:
+def quality_values(point: Point) -> tuple[tuple[str, Any], ...]:
+    """The point's values of the knobs that change what is learned."""
     return (
         ("method", point.method),
         ("lora_rank", point.lora_rank),

@@ -11,8 +11,9 @@ import numpy as np
 from autotune.prediction.cache import TraceCache
 from autotune.prediction.hardware import Hardware, outside_allocator_bytes
 from autotune.prediction.host import host_peak_bytes
+from autotune.prediction.pool import WorkerPool
 from autotune.prediction.replay import replay, smallest_cap
-from autotune.prediction.traces import Traces, WorkerPool
+from autotune.prediction.traces import Traces
 from benchmarks.memory.others import others
 from benchmarks.memory.rows import Row
 

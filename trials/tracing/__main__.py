@@ -55,15 +55,28 @@ def _forked(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    from trials.tracing.forking import Forks
+    from trials.tracing.layers import layers_script, with_layers
+    from trials.tracing.skeleton import skeleton_script
     from trials.tracing.storing import write_trace
     from trials.tracing.tracer import trace
     from trials.wire import ModelSpec, Point
 
     begun = time.perf_counter()
+    forks = Forks({})
     try:
+        model = ModelSpec.model_validate(request["model"])
+        point = Point.model_validate(request["point"])
+        script = None
+        if "runs" in request:
+            model = with_layers(model, request["layers"])
+            script = layers_script([tuple(run) for run in request["runs"]], request["evaluations"])
+        elif "arrivals" in request:
+            forks = Forks({Point.model_validate(one["point"]): one["path"] for one in request["variants"]})
+            script = skeleton_script(request["arrivals"], forks.turn_to_accumulation)
         found = trace(
-            ModelSpec.model_validate(request["model"]),
-            Point.model_validate(request["point"]),
+            model,
+            point,
             request["seq_len"],
             lora_targets=tuple(request["lora_targets"]) if request["lora_targets"] else None,
             processes=request["processes"],
@@ -72,14 +85,19 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
             gradient_clipping=request["gradient_clipping"],
             torch_adam=request["torch_adam"],
             load_whole=request["load_whole"],
+            script=script,
+            turn=forks.turn_to_engine if forks.paths else None,
         )
     except Exception as error:
         import traceback
 
+        forks.end(failed=True)
+
         traceback.print_exc()
         reason = " ".join(str(error).split())[:500] or type(error).__name__
         return {"id": request["id"], "ok": False, "error": reason, "kind": type(error).__name__}
-    write_trace(found, request["path"])
+    write_trace(found, forks.path or request["path"])
+    forks.end()
     return {"id": request["id"], "ok": True, "seconds": time.perf_counter() - begun}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
 
+from trials.tracing.labels import BUCKETS
 from trials.tracing.recorder import PINNED_STREAM, Recorder, host_tensor
 
 
@@ -282,6 +283,20 @@ class MetaAccelerator(CUDA_Accelerator):  # type: ignore[misc]
         return True
 
 
+def _own_parameters(module: Any, recurse: bool = False) -> list[Any]:
+    """What DeepSpeed's `iter_params` gives, which it asks for a hundred times a module, at once."""
+    if recurse:
+        own = list(module.parameters())
+    else:
+        own = [parameter for parameter in module._parameters.values() if parameter is not None]
+    external = module.__dict__.get("_external_params")
+    return [*own, *external.values()] if external else own
+
+
+def _is_leaf(module: Any) -> bool:
+    return bool(module.__dict__.get("_z3_leaf", False))
+
+
 def install(recorder: Recorder, total_bytes: int, capability: tuple[int, int]) -> MetaAccelerator:
     """Make DeepSpeed use the recording accelerator, with ops that do nothing, in this process."""
     from deepspeed.accelerator import set_accelerator
@@ -296,15 +311,25 @@ def install(recorder: Recorder, total_bytes: int, capability: tuple[int, int]) -
 
     def same_on_all_ranks(ints: list[int]) -> None:
         # The values would come back from the device; what is allocated for them is a length, then the list.
-        with recorder.scratch(8):
+        with recorder.scratch(8, category=BUCKETS):
             pass
-        with recorder.scratch(8 * len(ints)):
+        with recorder.scratch(8 * len(ints), category=BUCKETS):
             pass
 
-    from deepspeed.runtime.zero import partition_parameters, partitioned_param_coordinator, stage3
+    from deepspeed.runtime.zero import (
+        parameter_offload,
+        partition_parameters,
+        partitioned_param_coordinator,
+        stage3,
+    )
+    from deepspeed.utils import nvtx
 
     for module in (partition_parameters, partitioned_param_coordinator, stage3):
         module.assert_ints_same_as_other_ranks = same_on_all_ranks
+    for module in (parameter_offload, partitioned_param_coordinator):
+        module.iter_params = _own_parameters
+        module.z3_leaf_module = _is_leaf
+    nvtx.enable_nvtx = False
     accelerator = MetaAccelerator(recorder, total_bytes, capability)
     set_accelerator(accelerator)
     return accelerator

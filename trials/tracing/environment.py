@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -28,6 +29,8 @@ def start_process(processes: int) -> None:
     """Make this process one of `processes` that only pretend to talk; once, before DeepSpeed."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
+    # Not installed, as far as this process goes: transformers' generation would load it, and scipy with it.
+    sys.modules.setdefault("sklearn", None)  # type: ignore[arg-type]
     os.environ.update(
         DS_ACCELERATOR="cuda",
         RANK="0",
@@ -54,9 +57,16 @@ def start_process(processes: int) -> None:
 
 def preload(model_type: str, point: dict[str, Any]) -> None:
     """Import what tracing this point needs, so that forks share it; what is missing is told by the trace."""
-    import peft
     import torch._meta_registrations
-    import torch._refs  # noqa: F401
+    import torch._refs
+
+    # bitsandbytes, which peft loads, and DeepSpeed's Muon compile a few functions: that alone loads all of
+    # inductor.
+    with replaced({(torch, "compile"): _not_compiled}):
+        import peft
+
+        if point.get("zero_stage"):
+            pass
 
     names = [f"transformers.models.{model_type}.modeling_{model_type}", "trials.tracing.tracer"]
     if point.get("quantization", "none") != "none" or point.get("optimizer", "adamw") != "adamw":
@@ -70,6 +80,10 @@ def preload(model_type: str, point: dict[str, Any]) -> None:
     assert peft is not None
     gc.collect()
     gc.freeze()
+
+
+def _not_compiled(function: Any = None, **_: Any) -> Any:
+    return function if function is not None else lambda later: later
 
 
 @contextmanager
@@ -153,6 +167,13 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
         # Autocast knows no meta device; it is off in every trial.
         return plain_autocast("cpu" if device_type == "meta" else device_type, *args, **kwargs)
 
+    whole = masking_utils.fast_all
+
+    def fast_all(mask: torch.Tensor) -> Any:
+        # No sequence of ours is padded: a mask that says so is dropped, and attention takes another kernel.
+        result = whole(mask)
+        return kernels.held(result) if result.device.type == "meta" else result
+
     attention = attention_for(GpuKernels.of(capability))
     values: dict[tuple[Any, str], Any] = {
         (torch, "zeros_like"): shape_only,
@@ -173,6 +194,7 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
         (optimizer, "_get_foreach_kernels_supported_devices"): lambda: ["cuda", "meta"],
         # It reads a value to see whether sequences are packed; ours never are.
         (masking_utils, "find_packed_sequence_indices"): lambda *_, **__: None,
+        (masking_utils, "fast_all"): fast_all,
     }
     with replaced(values):
         yield

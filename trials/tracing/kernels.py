@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from trials.tracing.recorder import Handler, Recorder
-from trials.tracing.shortcuts import like_first
+from trials.tracing.shortcuts import elementwise
 
 aten = torch.ops.aten
 MIB = 1 << 20
@@ -22,6 +22,8 @@ MIB = 1 << 20
 HOPPER_WORKSPACE_BYTES = 32 * MIB
 DEFAULT_WORKSPACE_BYTES = (4096 * 2 + 16 * 8) * 1024
 LT_WORKSPACE_BYTES = MIB
+# Marks a truth value that holds; every other one that is read back does not.
+HOLDS = "_holds_while_tracing"
 
 
 def cublas_workspace_bytes(capability: tuple[int, int]) -> int:
@@ -34,8 +36,13 @@ def make_handlers(capability: tuple[int, int]) -> dict[Any, Handler]:
     workspace = cublas_workspace_bytes(capability)
 
     def multiply(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-        if args[0].device.type == "meta":
-            recorder.workspace("cublas", workspace)
+        first, second = args[0], args[1]
+        if first.device.type != "meta":
+            return NotImplemented
+        recorder.workspace("cublas", workspace)
+        if func is aten.mm.default and second.device.type == "meta" and first.shape[1] == second.shape[0]:
+            # Without PyTorch's slow shape rules.
+            return first.new_empty((first.shape[0], second.shape[1]))
         return NotImplemented
 
     def multiply_add(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
@@ -48,6 +55,7 @@ def make_handlers(capability: tuple[int, int]) -> dict[Any, Handler]:
         return NotImplemented
 
     return {
+        aten.all.default: _all,
         aten._local_scalar_dense.default: _item,
         aten.equal.default: _equal,
         aten.mm.default: multiply,
@@ -62,13 +70,26 @@ def make_handlers(capability: tuple[int, int]) -> dict[Any, Handler]:
     }
 
 
+def held(truth: torch.Tensor) -> torch.Tensor:
+    """A truth value on the device, marked as one that holds when it is read back."""
+    setattr(truth, HOLDS, True)
+    return truth
+
+
+def _all(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """Whether all of a mask is set: it is, for no sequence is padded (transformers then drops the mask)."""
+    if args[0].device.type != "meta":
+        return NotImplemented
+    return held(torch.empty((), dtype=torch.bool, device="meta"))
+
+
 def _item(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     """A value read back from the device: nothing overflows, every norm and loss is finite."""
     tensor = args[0]
     if tensor.device.type != "meta":
         return NotImplemented
     if tensor.dtype == torch.bool:
-        return False
+        return hasattr(tensor, HOLDS)
     return 1.0 if tensor.dtype.is_floating_point else 0
 
 
@@ -84,7 +105,7 @@ def _sum_of_gradients(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
     a dispatch mode is on, as now. Only the engine itself adds with no Python between it and this call.
     """
     if not recorder.in_backward or kwargs:
-        return like_first(args, kwargs)
+        return elementwise(args, kwargs)
     old, new = args[0], args[1]
     if not isinstance(new, torch.Tensor) or old.shape != new.shape or old.device.type != "meta":
         return NotImplemented
@@ -92,12 +113,12 @@ def _sum_of_gradients(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
     while frame.f_code.co_name in ("_fn", "inner", "__torch_dispatch__"):
         frame = frame.f_back
     if frame.f_code.co_name != "_engine_run_backward":
-        return like_first(args, kwargs)
+        return elementwise(args, kwargs)
     # The wrapper that is asked for the count holds the second reference.
     exclusive = torch._C._storage_Use_Count(old.untyped_storage()._cdata) <= 2
     if exclusive and recorder.is_live(old) and old.is_contiguous() and old.dtype == new.dtype:
         return old
-    return like_first(args, kwargs)
+    return elementwise(args, kwargs)
 
 
 def _native_dropout(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:

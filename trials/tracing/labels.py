@@ -74,10 +74,10 @@ class Labeller:
         recorder = self._recorder
         if self.stage != "micro":
             return recorder.category
-        if size_bytes in self._logits_bytes:
-            return self._logits
         if _in_deepspeed():
             return self._buckets
+        if size_bytes in self._logits_bytes:
+            return self._logits
         if self._stack:
             return recorder.category_index(self._stack[-1])
         return self._backward if recorder.in_backward else recorder.category

@@ -154,6 +154,10 @@ class Recorder:
             self._workspaces.add(key)
             self.allocate(size_bytes, stream=0, category=self.category_index("workspaces"))
 
+    def forget_workspaces(self) -> None:
+        """From here on each library takes its workspaces anew."""
+        self._workspaces.clear()
+
     def track(self, tensor: torch.Tensor, *, stream: int | None = None) -> None:
         """Log the allocation of a tensor's storage, if it is new; its end is logged by itself."""
         storage = tensor.untyped_storage()
@@ -236,6 +240,11 @@ Handler = Callable[[Recorder, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
     """Runs operations on meta and host tensors and logs the storages that come out."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled here; the guard would cost as much as many an operation.
+        return False
 
     def __init__(self, recorder: Recorder, handlers: dict[Any, Handler]) -> None:
         super().__init__()

@@ -19,6 +19,9 @@ def write_trace(trace: Trace, path: str) -> None:
             "categories": trace.categories,
             "trainable_parameters": trace.trainable_parameters,
             "total_parameters": trace.total_parameters,
+            "parameters": trace.parameters,
+            "layers": trace.layers,
+            "layer_prefix": trace.layer_prefix,
         }
     )
     temporary = f"{path}.{os.getpid()}.npz"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 from trials.batches import SyntheticBatches
+from trials.checkpointing import decoder_layers
 from trials.engine import start_engine
 from trials.measuring import Stepper
 from trials.tracing import labels, quantized
@@ -41,6 +43,9 @@ class Trace:
         categories: what allocations are for.
         trainable_parameters: elements that receive gradients.
         total_parameters: all elements.
+        parameters: names of the trained parameters; "grad" markers count in it.
+        layers: what each decoder layer is: equal texts are equal layers.
+        layer_prefix: how the names of the layers' parameters begin, before the layer's number.
     """
 
     ids: Any
@@ -53,9 +58,51 @@ class Trace:
     categories: tuple[str, ...]
     trainable_parameters: int
     total_parameters: int
+    parameters: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
+    layer_prefix: str = ""
 
 
-class _TracedStepper(Stepper):
+@dataclass(frozen=True)
+class Session:
+    """A started engine, and what records it."""
+
+    recorder: Recorder
+    spec: TrialSpec
+    model: Any
+    engine: Any
+    parameters: Sequence[torch.nn.Parameter]
+    labeller: labels.Labeller
+    batches: SyntheticBatches
+
+    def stepper(self, micro_batch_size: int) -> TracedStepper:
+        """Steps of this micro batch."""
+        point = self.spec.point.model_copy(update={"micro_batch_size": micro_batch_size})
+        spec = self.spec.model_copy(update={"point": point})
+        self.labeller.expect_logits(micro_batch_size * spec.seq_len)
+        stepper = TracedStepper(
+            self.recorder, self.labeller, self.engine, spec, self.batches, _NoMemory(), lambda _: None
+        )
+        stepper._parameters = list(self.parameters)
+        return stepper
+
+    def evaluate(self, micro_batch_size: int) -> None:
+        """One evaluation pass."""
+        self.recorder.mark(f"phase {Phase.EVALUATION}")
+        self.recorder.in_model = True
+        self.engine.eval()
+        with torch.no_grad():
+            float(self.engine(**self.batches.next(micro_batch_size)).loss)
+        self.engine.train()
+        self.recorder.in_model = False
+
+
+Script = Callable[[Session], None]
+# Given a loaded model's point, the point that goes on from there; see `trials.tracing.forking`.
+Turn = Callable[[Point], Point]
+
+
+class TracedStepper(Stepper):
     """The trial's own stepper; the phases it goes through become markers."""
 
     def __init__(self, recorder: Recorder, labeller: labels.Labeller, *args: Any) -> None:
@@ -101,6 +148,8 @@ def trace(
     gradient_clipping: float = 1.0,
     torch_adam: bool = False,
     load_whole: bool = False,
+    script: Script | None = None,
+    turn: Turn | None = None,
 ) -> Trace:
     """Trace one trial; `environment.start_process` must have been called.
 
@@ -116,6 +165,8 @@ def trace(
         torch_adam: torch's AdamW where DeepSpeed would compile FusedAdam.
         load_whole: load a quantised base whole and then quantise it, as the measurements in
             `benchmarks/memory` did.
+        script: what is done with the started engine; None: the steps of the point, evaluation and saving.
+        turn: says, once the model is loaded, which engine settings it is trained with; None: the point's.
 
     Raises:
         Exception: whatever the model or a library raises; it cannot be predicted then.
@@ -135,7 +186,7 @@ def trace(
     )
     facts: dict[str, Any] = {}
     try:
-        _perform(recorder, spec, capability, multiprocessors, facts, load_whole)
+        _perform(recorder, spec, capability, multiprocessors, facts, load_whole, script or _full_steps, turn)
     finally:
         gc.collect()
     return Trace(
@@ -149,6 +200,9 @@ def trace(
         categories=tuple(recorder.categories),
         trainable_parameters=facts["trainable_parameters"],
         total_parameters=facts["total_parameters"],
+        parameters=facts["parameters"],
+        layers=facts["layers"],
+        layer_prefix=facts["layer_prefix"],
     )
 
 
@@ -159,6 +213,8 @@ def _perform(
     multiprocessors: int,
     facts: dict[str, Any],
     load_whole: bool,
+    script: Script,
+    turn: Turn | None,
 ) -> None:
     point = spec.point
     device = torch.device("meta")
@@ -172,9 +228,14 @@ def _perform(
             model, parameters, config = trial._load(device)
         facts.update(trial._facts)
         labels.relabel_model(recorder, model)
-        if point.zero_stage < 3:
-            for index, parameter in enumerate(parameters):
-                parameter.register_hook(functools.partial(_arrived, recorder, index))
+        facts.update(_layer_facts(model, parameters))
+        for index, parameter in enumerate(parameters):
+            parameter.register_hook(functools.partial(_arrived, recorder, index))
+        if turn is not None:
+            point = turn(point)
+            spec = spec.model_copy(update={"point": point})
+            trial._spec = spec
+            config = trial._config(facts["trainable_parameters"], model)
         recorder.mark(f"phase {Phase.START}")
         with recorder.labelled(labels.BUCKETS):
             engine = start_engine(model, point, parameters, config)
@@ -182,38 +243,51 @@ def _perform(
         labels.relabel_engine(recorder, engine)
         vocabulary = model.get_input_embeddings().num_embeddings
         labeller = labels.Labeller(recorder, vocabulary)
-        labeller.expect_logits(point.micro_batch_size * spec.seq_len)
         recorder.label = labeller
         recorder.engine_category = recorder.category_index(labels.BUCKETS)
         recorder.category = recorder.category_index(labels.INPUTS)
         stack.enter_context(labeller.following())
         batches = SyntheticBatches(vocabulary, spec.seq_len, device, spec.seed)
-        stepper = _TracedStepper(recorder, labeller, engine, spec, batches, _NoMemory(), lambda _: None)
-        stepper._parameters = list(parameters)
-        accumulation = min(point.gradient_accumulation_steps, TRACED_ACCUMULATION)
-        for index in range(TRACED_STEPS):
-            recorder.mark(f"step {index}")
-            stepper.step(accumulation)
-            labels.relabel_engine(recorder, engine)
-        recorder.mark(f"phase {Phase.EVALUATION}")
-        recorder.in_model = True
-        engine.eval()
-        with torch.no_grad():
-            float(engine(**batches.next(point.micro_batch_size)).loss)
-        engine.train()
-        recorder.in_model = False
-        recorder.mark(f"phase {Phase.SAVING}")
+        script(Session(recorder, spec, model, engine, parameters, labeller, batches))
         recorder.mark("end")
         recorder.paused += 1
         engine.destroy()
         # What is freed from here on is the process' end.
         recorder.label = None
-        del engine, model, parameters, stepper, batches
+        del engine, model, parameters, batches
         cut = len(recorder.ids)
         recorder.paused -= 1
     del trial
     for events in (recorder.ids, recorder.sizes, recorder.streams, recorder.kinds, recorder.origins):
         del events[cut:]
+
+
+def _full_steps(session: Session) -> None:
+    recorder, point = session.recorder, session.spec.point
+    stepper = session.stepper(point.micro_batch_size)
+    accumulation = min(point.gradient_accumulation_steps, TRACED_ACCUMULATION)
+    for index in range(TRACED_STEPS):
+        recorder.mark(f"step {index}")
+        stepper.step(accumulation)
+        labels.relabel_engine(recorder, session.engine)
+    session.evaluate(point.micro_batch_size)
+    recorder.mark(f"phase {Phase.SAVING}")
+
+
+def _layer_facts(model: Any, parameters: Sequence[torch.nn.Parameter]) -> dict[str, Any]:
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    layers = decoder_layers(model)
+    prefix = next((name for name, module in model.named_modules() if layers and module is layers[0]), "")
+    kinds = getattr(model.config, "layer_types", None) or [""] * len(layers)
+    described = []
+    for layer, kind in zip(layers, kinds, strict=False):
+        shapes = [f"{name}{tuple(getattr(p, 'ds_shape', p.shape))}" for name, p in layer.named_parameters()]
+        described.append(" ".join([type(layer).__name__, str(kind), *shapes]))
+    return {
+        "parameters": tuple(names[id(parameter)] for parameter in parameters),
+        "layers": tuple(described),
+        "layer_prefix": prefix.removesuffix("0"),
+    }
 
 
 def _arrived(recorder: Recorder, index: int, gradient: torch.Tensor) -> None:
