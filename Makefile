@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint test-gpu bench-memory claims clean
+.PHONY: demo test lint test-gpu bench-memory bench-plan claims clean
 
 $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	PYTHON="$(PYTHON)" bash scripts/make_venv.sh $(VENV)
@@ -27,6 +27,10 @@ test-gpu: $(STAMP)
 # Predicted against measured memory, on the recorded measurements (about ten minutes the first time).
 bench-memory: $(STAMP)
 	$(BIN)/python -m benchmarks.memory --workers 2
+
+# How long a first estimate and plans of whole spaces take.
+bench-plan: $(STAMP)
+	$(BIN)/python -m benchmarks.planning
 
 # Memory claims that people repeat, predicted: docs/claims.md.
 claims: $(STAMP)

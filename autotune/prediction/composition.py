@@ -12,7 +12,8 @@ from autotune.models import model_limits
 from autotune.prediction.composing import Between, EnginePart, Setup, composed
 from autotune.prediction.events import Events, extrapolated
 from autotune.prediction.figures import Figures
-from autotune.prediction.segments import COPIED_LAYERS, SHAPES, LayerTraces, ModelPart, NotAlike
+from autotune.prediction.model_part import ModelPart
+from autotune.prediction.segments import COPIED_LAYERS, SHAPES, LayerTraces, NotAlike
 from autotune.prediction.store import Request, TraceStore
 from trials.wire import ModelSpec, Point
 
