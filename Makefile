@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint test-gpu bench-memory bench-plan claims clean
+.PHONY: demo test lint check-report check-exports test-gpu bench-memory bench-plan bench-search claims clean
 
 $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	PYTHON="$(PYTHON)" bash scripts/make_venv.sh $(VENV)
@@ -24,6 +24,10 @@ lint: $(STAMP)
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -m gpu
 
+# The report's page in headless Chromium (apt-get install chromium); make test skips that where there is none.
+check-report: $(STAMP)
+	REQUIRE_CHROMIUM=1 $(BIN)/python -m pytest tests/report
+
 # Predicted against measured memory, on the recorded measurements (about ten minutes the first time).
 bench-memory: $(STAMP)
 	$(BIN)/python -m benchmarks.memory --workers 2
@@ -32,9 +36,18 @@ bench-memory: $(STAMP)
 bench-plan: $(STAMP)
 	$(BIN)/python -m benchmarks.planning
 
+# Every sampler replayed on the recorded tables (about half an hour).
+bench-search: $(STAMP)
+	$(BIN)/python -m benchmarks.search
+
 # Memory claims that people repeat, predicted: docs/claims.md.
 claims: $(STAMP)
 	$(BIN)/python -m benchmarks.claims
 
+# The exported files in the trainers themselves, two steps each on the CPU: benchmarks/results/exports.md.
+check-exports: $(STAMP)
+	PYTHON="$(PYTHON)" bash benchmarks/exports/environments.sh .venvs-exports
+	$(BIN)/python -m benchmarks.exports
+
 clean:
-	rm -rf $(VENV) out
+	rm -rf $(VENV) .venvs-exports out

@@ -13,7 +13,7 @@ from autotune.errors import UsageError
 _UNIT_BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _LARGEST_BYTES = 2**63 - 1  # what SQLite and the usual JSON readers can hold
-_HINT = "write it like 24GB, 24GiB, 1.5GB, 800MB or 1000000 (bytes)"
+_HINT = "write it like 24GB, 24GiB, 1.5GB, 800MB or 8000000000 (bytes)"
 
 
 def parse_size(text: str) -> int:

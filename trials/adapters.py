@@ -36,13 +36,25 @@ def add_adapters(model: Any, point: Point, targets: Sequence[str] | None) -> Any
         # DeepSpeed keeps the adapters' fp32 master; in fp32 they would only be cast back.
         adapted = get_peft_model(model, config, autocast_adapter_dtype=False)
     except ValueError as error:
-        raise InvalidPoint(" ".join(str(error).split())) from error
+        raise InvalidPoint(_refusal(model, targets, error)) from error
     dtype = DTYPES[point.precision]
     for parameter in adapted.parameters():
         if parameter.requires_grad and parameter.dtype != dtype:
             # Over a quantised base peft cannot read the precision from the base weight and leaves fp32.
             parameter.data = parameter.data.to(dtype)
     return adapted
+
+
+def _refusal(model: Any, targets: Sequence[str] | None, error: ValueError) -> str:
+    """Why peft makes no adapters, with the names that it would take."""
+    names = dict.fromkeys(
+        name.rpartition(".")[2]
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and module is not model.get_output_embeddings()
+    )
+    if targets and not any(name.split(".")[-1] in names for name in targets):
+        return f"the model has no linear layer {' or '.join(targets)}: it has {', '.join(names)}"
+    return " ".join(str(error).split())
 
 
 def resolved_targets(model: Any, targets: Sequence[str] | None) -> tuple[str, ...]:

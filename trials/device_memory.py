@@ -8,6 +8,8 @@ them, so that the operating system itself enforces the budget and an out-of-memo
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import resource
 import threading
@@ -17,6 +19,7 @@ from pathlib import Path
 import torch
 
 from trials.nvml import Nvml, open_nvml
+from trials.surroundings import Surroundings
 from trials.wire import GpuState
 
 # Expandable segments map pages of this size for large allocations: what is needed is a whole number of them.
@@ -37,6 +40,18 @@ class DeviceMemory(ABC):
         """Let the process hold no more than the budget, of which `outside_bytes` are not the allocator's."""
 
     @abstractmethod
+    def begin_point(self) -> None:
+        """Forget what was seen so far: another point is measured, on an engine that is there already."""
+
+    @abstractmethod
+    def give_back(self) -> None:
+        """Return to the device what is cached for nobody."""
+
+    @abstractmethod
+    def allocated_bytes(self) -> int:
+        """What is allocated now."""
+
+    @abstractmethod
     def restart_peak(self) -> None:
         """Begin a new peak (a new phase)."""
 
@@ -46,7 +61,7 @@ class DeviceMemory(ABC):
 
     @abstractmethod
     def peak_reserved_bytes(self) -> int:
-        """The largest reservation since the start."""
+        """The largest reservation since the point's start."""
 
     @abstractmethod
     def device_bytes(self) -> int:
@@ -63,6 +78,10 @@ class DeviceMemory(ABC):
     @abstractmethod
     def state(self) -> GpuState | None:
         """The device's own state; None on the CPU."""
+
+    def surroundings(self) -> Surroundings | None:
+        """What else goes on on the device now; None where nobody says."""
+        return None
 
     def free_bytes(self) -> int | None:
         """What is left under the limit; None without one, or where the refusal itself says."""
@@ -94,6 +113,20 @@ class CudaMemory(DeviceMemory):
         cap = total if budget_bytes is None else max(0, budget_bytes - outside_bytes)
         torch.cuda.set_per_process_memory_fraction(min(1.0, cap / total), self._index)
 
+    def begin_point(self) -> None:
+        self._device_bytes = 0
+        torch.cuda.reset_peak_memory_stats(self._index)
+
+    def give_back(self) -> None:
+        torch.cuda.synchronize(self._index)
+        # cuBLAS' workspaces are allocated when they are first needed, and never freed.
+        torch._C._cuda_clearCublasWorkspaces()
+        torch.cuda.empty_cache()
+        torch._C._host_emptyCache()
+
+    def allocated_bytes(self) -> int:
+        return int(torch.cuda.memory_allocated(self._index))
+
     def restart_peak(self) -> None:
         self._sample()
         torch.cuda.reset_peak_memory_stats(self._index)
@@ -118,6 +151,12 @@ class CudaMemory(DeviceMemory):
 
     def state(self) -> GpuState | None:
         return self._nvml.state(self._others()) if self._nvml else None
+
+    def surroundings(self) -> Surroundings | None:
+        nvml = self._nvml
+        if nvml is None:
+            return None
+        return Surroundings(nvml.sm_clock_mhz(), nvml.slowed_by(), nvml.process_count(), self.outside_bytes())
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self._index)
@@ -152,10 +191,8 @@ class CpuMemory(DeviceMemory):
         self._allowed_bytes: int | None = None
         self._peak = 0
         self._overall = 0
-        self._stop = threading.Event()
         # Its own stack counts against the limit: start it before there is one.
-        self._thread = threading.Thread(target=self._watch, name="cpu-memory", daemon=True)
-        self._thread.start()
+        self._start_watching()
 
     def limit(self, budget_bytes: int | None, outside_bytes: int) -> None:
         self._allowed_bytes = None if budget_bytes is None else budget_bytes - outside_bytes
@@ -163,6 +200,17 @@ class CpuMemory(DeviceMemory):
         allowed = self._allowed_bytes
         soft = resource.RLIM_INFINITY if allowed is None else self._before + allowed
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+    def begin_point(self) -> None:
+        self._peak = self._overall = self._now()
+        if self._stop.is_set():
+            self._start_watching()
+
+    def give_back(self) -> None:
+        ctypes.CDLL(None).malloc_trim(0)
+
+    def allocated_bytes(self) -> int:
+        return self._now()
 
     def restart_peak(self) -> None:
         self._peak = self._now()
@@ -206,6 +254,11 @@ class CpuMemory(DeviceMemory):
         self._peak = max(self._peak, now)
         self._overall = max(self._overall, now)
 
+    def _start_watching(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="cpu-memory", daemon=True)
+        self._thread.start()
+
     def _watch(self) -> None:
         while not self._stop.wait(CPU_SAMPLE_SECONDS):
             self._look()
@@ -224,6 +277,12 @@ def resident_bytes(pid: int | str = "self") -> int:
 def peak_resident_bytes(pid: int | str = "self") -> int:
     """A process' largest resident memory so far."""
     return _status_bytes(pid, "VmHWM")
+
+
+def restart_peak_resident() -> None:
+    """Begin a new `peak_resident_bytes` of this process, where the kernel lets it."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def cpu_seconds(pid: int | str = "self") -> float:

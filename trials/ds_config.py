@@ -29,6 +29,15 @@ def bucket_elements(point: Point, trainable_parameters: int) -> int:
     return max(1, min(DEEPSPEED_BUCKET_ELEMENTS, trainable_parameters))
 
 
+def batch_config(point: Point, processes: int) -> dict[str, int]:
+    """What a live engine can change of its configuration."""
+    return {
+        "train_micro_batch_size_per_gpu": point.micro_batch_size,
+        "gradient_accumulation_steps": point.gradient_accumulation_steps,
+        "train_batch_size": point.micro_batch_size * point.gradient_accumulation_steps * processes,
+    }
+
+
 def deepspeed_config(
     point: Point,
     *,
@@ -57,9 +66,7 @@ def deepspeed_config(
         ValueError: NVMe offload without a path.
     """
     config: dict[str, Any] = {
-        "train_micro_batch_size_per_gpu": point.micro_batch_size,
-        "gradient_accumulation_steps": point.gradient_accumulation_steps,
-        "train_batch_size": point.micro_batch_size * point.gradient_accumulation_steps * processes,
+        **batch_config(point, processes),
         "gradient_clipping": gradient_clipping,
         "steps_per_print": 1000,
     }

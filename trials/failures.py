@@ -45,6 +45,7 @@ _CUDA_OOM_SIGNS = (
     "triton error [cuda]: out of memory",
     "cudaerrormemoryallocation",
 )
+_ALLOCATOR_SIGNS = ("OutOfMemoryError", "DefaultCPUAllocator")
 _HOST_OOM_SIGNS = (
     "cudahostalloc",
     "cudahostregister",
@@ -61,6 +62,11 @@ class Failure:
     message: str
     requested_bytes: int | None = None
     short_bytes: int | None = None
+
+    @property
+    def allocator_refused(self) -> bool:
+        """Whether torch's allocator refused a request: nothing is broken then but what was under way."""
+        return self.outcome is Outcome.OOM and any(sign in self.message for sign in _ALLOCATOR_SIGNS)
 
 
 class NotANumber(Exception):
@@ -94,6 +100,12 @@ def classify(error: BaseException, *, on_cpu: bool, limited: bool) -> Failure:
         if not on_cpu and isinstance(one, RuntimeError) and any(sign in lower for sign in _HOST_OOM_SIGNS):
             return Failure(Outcome.HOST_OOM, _one_line(text), _requested(text))
     return Failure(Outcome.CRASH, _one_line(f"{type(error).__name__}: {error}"))
+
+
+def forget_frames(error: BaseException) -> None:
+    """Let go of the frames an exception and its causes hold, and with them of the tensors in them."""
+    for one in _chain(error):
+        one.__traceback__ = None
 
 
 def _chain(error: BaseException) -> list[BaseException]:

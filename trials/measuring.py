@@ -14,8 +14,21 @@ from trials.batches import SyntheticBatches
 from trials.device_memory import DeviceMemory
 from trials.failures import NotANumber
 from trials.interval import median_interval, relative_half_width
+from trials.surroundings import (
+    DRIFT_SHARE,
+    OTHERS_CPU_SHARE,
+    OthersLoad,
+    Surroundings,
+    change_words,
+    disturbance,
+    step_change,
+)
 from trials.wire import Phase, TrialSpec
 
+# An engine that has stepped before has its kernels; a new shape of batch still needs some of its own.
+REUSED_WARMUP_STEPS = 1
+# A first timed step that is so much slower than the second was still a warm-up.
+UNSETTLED_SHARE = 0.03
 # Warming up needs accumulation to happen, not all of it: its memory is that of two micro batches.
 WARMUP_ACCUMULATION = 2
 
@@ -28,6 +41,12 @@ class Measurement:
     losses: list[float] = field(default_factory=list)
     phase_peaks: dict[Phase, int] = field(default_factory=dict)
     stopped: bool = False
+    seen: list[Surroundings] = field(default_factory=list)
+
+    @property
+    def disturbed(self) -> str | None:
+        """What disturbed the timed steps, in words; only a GPU is watched for that."""
+        return disturbance(self.seen, self.step_seconds) if self.seen else None
 
     def tokens_per_second(self, tokens_per_step: int) -> tuple[float, float, float]:
         """Median and its interval, low and high, over the timed steps."""
@@ -45,6 +64,8 @@ class Stepper:
         batches: SyntheticBatches,
         memory: DeviceMemory,
         report: Callable[[dict[str, Any]], None],
+        *,
+        reused: bool = False,
     ) -> None:
         self.phase = Phase.FORWARD
         self._engine = engine
@@ -53,6 +74,8 @@ class Stepper:
         self._memory = memory
         self._report = report
         self._steps_done = 0
+        self._reused = reused
+        self._warmup_steps = min(spec.warmup_steps, REUSED_WARMUP_STEPS) if reused else spec.warmup_steps
 
     @property
     def tokens_per_step(self) -> int:
@@ -95,12 +118,14 @@ class Stepper:
         """Warm up, then time full steps until they agree, the time is up, or the point is clearly slower."""
         spec, result = self._spec, Measurement()
         full = spec.point.gradient_accumulation_steps
-        for index in range(spec.warmup_steps):
+        for index in range(self._warmup_steps):
             phase = self._begin_step()
             begun = time.perf_counter()
             result.losses.append(self.step(min(full, WARMUP_ACCUMULATION)))
             self._keep_peak(result, phase)
             self._tell(index, time.perf_counter() - begun, timed=False)
+        self._look(result)
+        others = OthersLoad()
         begun_timing = time.perf_counter()
         while not self._all_decided(result, time.perf_counter() - begun_timing):
             phase = self._begin_step()
@@ -108,8 +133,33 @@ class Stepper:
             result.losses.append(self.step(full))
             result.step_seconds.append(time.perf_counter() - begun)
             self._keep_peak(result, phase)
-            self._tell(spec.warmup_steps + len(result.step_seconds) - 1, result.step_seconds[-1], timed=True)
+            self._tell(len(result.losses) - 1, result.step_seconds[-1], timed=True)
+            self._look(result)
+            self._settle(result)
+        self._note_others(result, others)
         return result
+
+    def _settle(self, result: Measurement) -> None:
+        """On a reused engine one step has warmed up, which may have been one too few."""
+        first_two = len(result.losses) == self._warmup_steps + 2 and self._reused
+        if first_two and result.step_seconds[0] > (1 + UNSETTLED_SHARE) * result.step_seconds[1]:
+            del result.step_seconds[0]
+
+    def _look(self, result: Measurement) -> None:
+        now = self._memory.surroundings()
+        if now is not None:
+            result.seen.append(now)
+
+    def _note_others(self, result: Measurement, others: OthersLoad) -> None:
+        """On the CPU other processes are always there: what they did is told, and no more."""
+        if self._spec.device != "cpu":
+            return
+        share, change = others.share() / self._spec.processes, step_change(result.step_seconds)
+        if share > OTHERS_CPU_SHARE:
+            text = f"other processes used {share:.0%} of the processors while steps were timed"
+            self._report({"event": "note", "text": text})
+        if abs(change) > DRIFT_SHARE:
+            self._report({"event": "note", "text": change_words(change)})
 
     def _begin_step(self) -> Phase:
         """Restart the peak; the phase that the coming step is."""
@@ -138,6 +188,9 @@ class Stepper:
             return True
         if len(timed) < spec.min_timed_steps:
             return False
+        decided, fastest = spec.decided_below_tokens_per_second, median_interval(timed)[1]
+        if decided is not None and self.tokens_per_step / fastest < decided:
+            return True
         return (
             len(timed) >= spec.max_timed_steps
             or elapsed >= spec.measure_seconds

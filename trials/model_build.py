@@ -82,6 +82,11 @@ def empty_model(model: ModelSpec, point: Point) -> Any:
         if "does not support" in text and "attention" in text:
             text = f"{model.name} does not support {point.attention} attention: set attention: [eager]"
         raise InvalidPoint(text) from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        # A value that no check of transformers has caught, such as the name of an unknown activation.
+        text = " ".join(str(error).split())
+        reason = f"it knows no {text}" if isinstance(error, KeyError) else text
+        raise InvalidPoint(f"transformers cannot build the model from its configuration: {reason}") from error
     # init_empty_weights registers every parameter anew, which unties what the constructor had tied.
     built.tie_weights()
     return built
@@ -121,7 +126,7 @@ def build_model(
     if point.quantization == "nf4":
         quantize.keep_layout(built)
     if point.liger_kernel:
-        _apply_liger(built)
+        apply_liger(built)
     return built
 
 
@@ -199,7 +204,12 @@ def _set_buffer(model: nn.Module, name: str, value: torch.Tensor) -> None:
     module._buffers[leaf] = value
 
 
-def _apply_liger(model: Any) -> None:
+def apply_liger(model: Any) -> None:
+    """Put liger-kernel's fused loss and kernels into a built model.
+
+    Raises:
+        InvalidPoint: it has none for this architecture.
+    """
     from liger_kernel.transformers.monkey_patch import (
         MODEL_TYPE_TO_APPLY_LIGER_FN,
         _apply_liger_kernel_to_instance,

@@ -7,6 +7,9 @@ from typing import Any
 
 from trials.wire import GpuState
 
+# Bits of nvmlClocksThrottleReasons (nvml.h).
+_SLOWDOWNS = {0x20 | 0x40: "too hot", 0x80: "power brake", 0x08: "hardware slowdown"}
+
 
 class Nvml:
     """One GPU by index, as the process sees it (CUDA_VISIBLE_DEVICES may hold indices or UUIDs)."""
@@ -75,13 +78,24 @@ class Nvml:
             return len(self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle))
         return 0
 
+    def sm_clock_mhz(self) -> int | None:
+        """The multiprocessors' clock now."""
+        nvml = self._nvml
+        clock: int | None = self._ask(lambda: nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM))
+        return clock
+
+    def slowed_by(self) -> tuple[str, ...]:
+        """Why the GPU slows itself down now, in words; a power limit is normal working, and no reason."""
+        reasons = self._ask(lambda: self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)) or 0
+        return tuple(words for bit, words in _SLOWDOWNS.items() if reasons & bit)
+
     def state(self, other_processes: bool | None) -> GpuState:
         """Clocks, temperature and power at this moment."""
         nvml = self._nvml
         return GpuState(
             name=self.name,
             driver=self.driver,
-            sm_clock_mhz=self._ask(lambda: nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM)),
+            sm_clock_mhz=self.sm_clock_mhz(),
             memory_clock_mhz=self._ask(
                 lambda: nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_MEM)
             ),

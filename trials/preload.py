@@ -16,7 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 # In this order; the first that touches CUDA ends the list. Most of bitsandbytes' import is torch's compiler.
-DOUBTFUL = ("torch._dynamo", "torch._inductor.compile_fx", "accelerate", "deepspeed")
+DOUBTFUL = (
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "accelerate",
+    "deepspeed",
+    "liger_kernel.transformers",
+)
 
 
 def preload(device: str, model_type: str | None) -> None:

@@ -64,6 +64,31 @@ def swap_linears(model: Any, point: Point) -> None:
         model.is_loaded_in_4bit = True
 
 
+def quantize_loaded(model: Any, point: Point) -> None:
+    """Quantise a model that has its weights, on the device where each of them is, one layer at a time.
+
+    Each layer's own weights are let go of as soon as it is quantised.
+
+    Args:
+        model: in the point's precision.
+        point: how.
+    """
+    before = dict(model.named_modules())
+    swap_linears(model, point)
+    for name, module in model.named_modules():
+        if not is_quantized(module):
+            continue
+        old: Any = before.pop(name)
+        weight = old.weight.data
+        # GPT-2's Conv1D keeps its weight the other way round.
+        data = weight.T.contiguous() if type(old).__name__ == "Conv1D" else weight
+        module.weight = quantized_parameter(module, module.weight, data)
+        if old.bias is not None:
+            module.bias = nn.Parameter(old.bias.data, requires_grad=False)
+        module.train(old.training)
+        old.weight = None
+
+
 def keep_layout(model: nn.Module) -> None:
     """Keep bitsandbytes from packing 4-bit weights anew for the CPU's own instructions in an evaluation pass.
 

@@ -15,10 +15,17 @@ import torch
 from trials.adapters import add_adapters, resolved_targets, trainable
 from trials.batches import SyntheticBatches
 from trials.checkpointing import set_checkpoint_fraction
-from trials.device_memory import CpuMemory, CudaMemory, DeviceMemory, peak_resident_bytes
-from trials.ds_config import deepspeed_config
+from trials.device_memory import (
+    CpuMemory,
+    CudaMemory,
+    DeviceMemory,
+    peak_resident_bytes,
+    restart_peak_resident,
+)
+from trials.ds_config import batch_config, deepspeed_config
 from trials.engine import partitioning_sink, start_distributed, start_engine
-from trials.failures import classify
+from trials.failures import classify, forget_frames
+from trials.live_engine import LiveEngine, Started
 from trials.measuring import Measurement, Stepper
 from trials.model_build import build_model, empty_model
 from trials.versions import library_versions
@@ -31,9 +38,26 @@ Report = Callable[[dict[str, Any]], None]
 
 
 class Trial:
-    """Runs one specification and turns whatever happens into a result."""
+    """Runs one specification and turns whatever happens into a result.
 
-    def __init__(self, spec: TrialSpec, rank: int, report: Report, began: float) -> None:
+    Args:
+        spec: what to run.
+        rank: of this process.
+        report: told what happens.
+        began: monotonic time at which it was asked for.
+        started: an engine of its build that has measured other points; None starts one.
+
+    Attributes:
+        started: the engine and what belongs to it, once there is one.
+        engine_survives: whether it ended in a way that leaves the engine as good as before.
+    """
+
+    def __init__(
+        self, spec: TrialSpec, rank: int, report: Report, began: float, started: Started | None = None
+    ) -> None:
+        self.started = started
+        self.engine_survives = False
+        self._reused = started is not None
         self._spec = spec
         self._rank = rank
         self._report = report
@@ -48,10 +72,15 @@ class Trial:
     def run(self) -> TrialResult:
         """The trial's result; never raises for what the trial does."""
         try:
-            self._run()
+            if self.started is None:
+                self.started = self._start()
+            else:
+                self._resume(self.started)
+            self._measure(self.started)
         except Exception as error:
             return self._failed(error)
         assert self._measurement is not None and self._memory is not None
+        self.engine_survives = True
         budget, held = self._spec.budget_bytes, self._memory.device_bytes()
         if budget is not None and held > budget:
             # The cap holds the allocator alone: what lies outside it was larger than expected.
@@ -60,7 +89,8 @@ class Trial:
             )
         return self._result(Outcome.STOPPED if self._measurement.stopped else Outcome.OK, "")
 
-    def _run(self) -> None:
+    def _start(self) -> Started:
+        """Load the model and start its engine."""
         spec = self._spec
         _import_libraries(spec)
         self._memory = CudaMemory(self._rank) if spec.device == "cuda" else CpuMemory()
@@ -79,11 +109,36 @@ class Trial:
         self._memory.synchronize()
         self._keep_peak()
         self._facts["setup_seconds"] = time.monotonic() - self._began
+        return Started(
+            engine=LiveEngine(engine, model, self._memory, spec.device, spec.processes),
+            memory=self._memory,
+            device=device,
+            facts=dict(self._facts),
+            setup_peaks=dict(self._peaks),
+            host_peak_bytes=peak_resident_bytes(),
+        )
+
+    def _resume(self, started: Started) -> None:
+        """Take over an engine for another point; memory is counted anew, under this point's own limits."""
+        spec, memory = self._spec, started.memory
+        self._memory = memory
+        memory.begin_point()
+        restart_peak_resident()
+        memory.limit(spec.budget_bytes, spec.outside_allocator_bytes)
+        started.engine.adapt(spec.point)
+        self._facts = {
+            **started.facts,
+            "ds_config": {**started.facts["ds_config"], **batch_config(spec.point, spec.processes)},
+            "setup_seconds": time.monotonic() - self._began,
+        }
+
+    def _measure(self, started: Started) -> None:
+        spec, engine, model = self._spec, started.engine.engine, started.engine.model
         vocabulary = model.get_input_embeddings().num_embeddings
         # Each process trains on tokens of its own.
-        batches = SyntheticBatches(vocabulary, spec.seq_len, device, spec.seed + self._rank)
+        batches = SyntheticBatches(vocabulary, spec.seq_len, started.device, spec.seed + self._rank)
         self._enter(Phase.FIRST_STEP)
-        self._stepper = Stepper(engine, spec, batches, self._memory, self._report)
+        self._stepper = Stepper(engine, spec, batches, started.memory, self._report, reused=self._reused)
         self._measurement = self._stepper.measure()
         self._phase = Phase.LATER_STEP
         self._peaks.update(self._measurement.phase_peaks)
@@ -201,8 +256,9 @@ class Trial:
             self._memory.limit(None, 0)
         traceback.print_exception(error)
         # Frames hold the tensors that did not fit; what follows must have room to report.
-        error.__traceback__ = None
+        forget_frames(error)
         gc.collect()
+        self.engine_survives = stepping and failure.allocator_refused
         return self._result(failure.outcome, failure.message, requested_bytes=requested, short_bytes=short)
 
     def _result(
@@ -221,6 +277,7 @@ class Trial:
         if timed is not None:
             values["losses"] = tuple(timed.losses)
             values["step_seconds"] = tuple(timed.step_seconds)
+            values["disturbed"] = timed.disturbed
             if timed.step_seconds and self._stepper is not None:
                 middle, low, high = timed.tokens_per_second(self._stepper.tokens_per_step)
                 values.update(
@@ -233,7 +290,8 @@ class Trial:
             message=message,
             trial_seconds=time.monotonic() - self._began,
             phase_peak_allocated_bytes={str(phase): peak for phase, peak in self._peaks.items()},
-            host_peak_bytes=peak_resident_bytes(),
+            host_peak_bytes=max(peak_resident_bytes(), self.started.host_peak_bytes if self.started else 0),
+            build="reused" if self._reused else "fresh",
             oom_requested_bytes=requested_bytes,
             oom_short_bytes=short_bytes,
             versions=library_versions(),
@@ -241,7 +299,9 @@ class Trial:
         )
 
     def _memory_values(self, memory: DeviceMemory, outcome: Outcome) -> dict[str, Any]:
-        setup = [self._peaks[p] for p in (Phase.LOAD, Phase.START) if p in self._peaks]
+        # A reused build was set up in another trial, but it needs what that took.
+        setups = self.started.setup_peaks if self.started is not None else self._peaks
+        setup = [setups[p] for p in (Phase.LOAD, Phase.START) if p in setups]
         steps = [self._peaks[p] for p in (Phase.FIRST_STEP, Phase.LATER_STEP) if p in self._peaks]
         values: dict[str, Any] = {
             "setup_peak_allocated_bytes": max(setup, default=None),
@@ -255,7 +315,7 @@ class Trial:
                 gpu=memory.state(),
             )
             if outcome in (Outcome.OK, Outcome.STOPPED) and "required_device_bytes" not in self._facts:
-                required = memory.required_bytes(max(self._peaks.values()))
+                required = memory.required_bytes(max([*setup, *self._peaks.values()]))
                 # It ran under the budget: rounding up may not say that it needs more.
                 values["required_device_bytes"] = min(required, self._spec.budget_bytes or required)
         except RuntimeError:

@@ -22,6 +22,9 @@ Attention = Literal["sdpa", "eager", "flash_attention_2"]
 Device = Literal["cuda", "cpu"]
 Method = Literal["full", "lora", "qlora"]
 
+# What a live engine can change between two measurements.
+LIVE_FIELDS = ("micro_batch_size", "gradient_accumulation_steps", "checkpoint_fraction")
+
 
 class Strict(BaseModel):
     """Frozen, and unknown keys are errors."""
@@ -69,6 +72,11 @@ class Point(Strict):
         if self.lora_rank == 0:
             return "full"
         return "lora" if self.quantization == "none" else "qlora"
+
+    @property
+    def build(self) -> tuple[Any, ...]:
+        """All fields but those that a live engine can change: points with equal ones share a build."""
+        return tuple(getattr(self, name) for name in type(self).model_fields if name not in LIVE_FIELDS)
 
 
 class ModelSpec(Strict):
@@ -119,11 +127,29 @@ class TrialSpec(Strict):
     stop_below_tokens_per_second: float | None = Field(
         default=None, description="clearly slower than this: stop early"
     )
+    decided_below_tokens_per_second: float | None = Field(
+        default=None, description="surely slower than this: measured well enough"
+    )
     confirm: bool = Field(
         default=False, description="also evaluate, save a checkpoint and squeeze the cap to what is claimed"
     )
     log_path: str = Field(description="file for everything the trial prints")
     work_dir: str = Field(description="existing folder for the trial's own files")
+
+    @property
+    def build(self) -> tuple[Any, ...]:
+        """What an engine is started with and keeps: trials that agree in it can be measured on one engine."""
+        return (
+            self.model,
+            self.point.build,
+            self.seq_len,
+            self.lora_targets,
+            self.device,
+            self.processes,
+            self.nvme_path,
+            self.torch_adam,
+            self.gradient_clipping,
+        )
 
 
 class Phase(StrEnum):
@@ -174,6 +200,12 @@ class TrialResult(Strict):
     outcome: Outcome
     phase: Phase = Field(description="the phase it ended in")
     message: str = Field(default="", description="in the user's words; empty when ok")
+    build: Literal["fresh", "reused"] = Field(
+        default="fresh", description="reused: on an engine that had measured other points of its build"
+    )
+    disturbed: str | None = Field(
+        default=None, description="what happened on the GPU meanwhile, in the user's words"
+    )
     tokens_per_second: float | None = Field(
         default=None, description="median over full optimizer steps, all GPUs"
     )
@@ -182,11 +214,17 @@ class TrialResult(Strict):
     )
     tokens_per_second_high: float | None = None
     step_seconds: tuple[float, ...] = Field(default=(), description="each timed optimizer step")
-    setup_seconds: float | None = Field(default=None, description="from fork to the engine's end of start")
-    trial_seconds: float | None = Field(default=None, description="from fork to exit")
+    setup_seconds: float | None = Field(
+        default=None, description="from fork, or from being asked, until the engine is ready to step"
+    )
+    trial_seconds: float | None = Field(default=None, description="the same until the result")
     peak_allocated_bytes: int | None = Field(default=None, description="largest over the training steps")
-    setup_peak_allocated_bytes: int | None = Field(default=None, description="largest over load and start")
-    phase_peak_allocated_bytes: dict[str, int] = Field(default_factory=dict, description="by phase")
+    setup_peak_allocated_bytes: int | None = Field(
+        default=None, description="largest over load and start of the build"
+    )
+    phase_peak_allocated_bytes: dict[str, int] = Field(
+        default_factory=dict, description="by phase; those of this measurement, not of a reused build"
+    )
     peak_reserved_bytes: int | None = None
     device_bytes: int | None = Field(
         default=None, description="NVML; on the CPU what the process holds beyond its imports"
@@ -198,7 +236,7 @@ class TrialResult(Strict):
     required_verified: bool = Field(
         default=False, description="whether it was run under required_device_bytes"
     )
-    host_peak_bytes: int | None = None
+    host_peak_bytes: int | None = Field(default=None, description="largest, the build's own included")
     trainable_parameters: int | None = None
     total_parameters: int | None = None
     losses: tuple[float, ...] = ()

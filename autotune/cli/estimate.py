@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autotune.cli.completing import complete_gpus, complete_models
 from autotune.cli.options import debug_option, json_option, option, stack
 from autotune.cli.output import print_json, print_text
+from autotune.cli.settings import is_from_file
 from autotune.cli.unchecked import warn_of_versions
 from autotune.cli.values import NAMES, SIZE
 from autotune.errors import AutotuneError, EnvironmentProblem, UsageError
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from autotune.planning.configuration import Configuration
     from autotune.planning.outlook import Budgets
     from autotune.prediction.predictor import Predictor
+    from trials.wire import Point
 
 _PRECISIONS = ("bf16", "fp16", "fp32")
 _OFFLOADS = ("none", "optimizer", "optimizer+parameters", "nvme_optimizer", "nvme_optimizer+parameters")
@@ -26,7 +29,12 @@ _FRACTION = click.FloatRange(0.0, 1.0)
 _COUNT = click.IntRange(min=1)
 
 point_options = stack(
-    option("--model", metavar="NAME", help="A hub id, a folder, a config.json, or a shipped card."),
+    option(
+        "--model",
+        metavar="NAME",
+        shell_complete=complete_models,
+        help="A hub id, a folder, a config.json, or a shipped card.",
+    ),
     option("--seq-len", type=_COUNT, help="Tokens per sequence.  [default: 1024, or the model's maximum]"),
     option(
         "--method", type=click.Choice(("full", "lora", "qlora")), help="[default: follows from the fields]"
@@ -50,7 +58,12 @@ point_options = stack(
 @point_options
 @option("--configs", metavar="FILE", help="A JSONL file instead: one configuration a line; - for stdin.")
 @option("--gpu-budget", type=SIZE, help="Says whether it fits, e.g. 24GB.")
-@option("--gpu-model", metavar="NAME", help='The GPU it is for, and its memory as the budget: "RTX 4090".')
+@option(
+    "--gpu-model",
+    metavar="NAME",
+    shell_complete=complete_gpus,
+    help='The GPU it is for, and its memory as the budget: "RTX 4090".',
+)
 @option("--host-budget", type=SIZE, help="Host memory that may be used.")
 @option("--gpus", type=_COUNT, default=1, show_default=True, help="GPUs; the figures are of one of them.")
 @option("--lora-targets", type=NAMES, help="Modules that get LoRA.  [default: all linear but the head]")
@@ -73,6 +86,10 @@ def estimate(
     from autotune.prediction.predictor import Predictor
 
     given = {key: value for key, value in fields.items() if value is not None}
+    if configs is not None:
+        ctx = click.get_current_context()
+        # A file of configurations says all of each itself.
+        given = {key: value for key, value in given.items() if not is_from_file(ctx, key)}
     if (configs is None) == ("model" not in given):
         raise UsageError("give either --model or --configs FILE", "autotune estimate --help shows both")
     if configs is not None and given:
@@ -147,7 +164,7 @@ def _estimate(
     from autotune.planning.outlook import broken_limit, prediction_json
     from autotune.sizes import format_size
 
-    _check(one, gpus)
+    check_possible(one.point, gpus)
     if lora_targets and one.point.lora_rank == 0:
         raise UsageError("--lora-targets needs LoRA", "give --lora-rank, or --method lora")
     prediction = predictor.predict(
@@ -156,6 +173,7 @@ def _estimate(
     limit = broken_limit(prediction, budgets)
     if as_json:
         answer = {**one.as_json(), **prediction_json(prediction)}
+        answer["notes"] = [*one.notes, *answer["notes"]]
         if budgets.device_bytes is not None or budgets.host_bytes is not None:
             answer |= {"fits": limit is None, "limit": limit, "budget_bytes": budgets.device_bytes}
         return answer
@@ -170,26 +188,16 @@ def _estimate(
         verdict = f"({word} in {format_size(budgets.device_bytes)}: {format_size(abs(spare))} "
         verdict += "to spare)" if spare >= 0 else "short)"
     title = f"{one.name}, {one.seq_len:,} tokens a sequence"
+    prediction = prediction.model_copy(update={"notes": (*one.notes, *prediction.notes)})
     return {"text": estimate_text(title, one.point, prediction, verdict)}
 
 
-def _check(one: Configuration, gpus: int) -> None:
+def check_possible(point: Point, gpus: int) -> None:
     """Raises a UsageError where no machine could run the point."""
-    from autotune.space import Capabilities, Setting, violation
+    from autotune.planning.steps import setting_of_any_machine
+    from autotune.space import violation
 
-    everything = Capabilities(
-        device="cuda", bf16=True, fp16=True, flash_attention_2=True, liger=True, bitsandbytes=True, nvme=True
-    )
-    setting = Setting(
-        method="any",
-        global_batch=None,
-        exact_global_batch=False,
-        gpus=gpus,
-        min_rank=1,
-        capabilities=everything,
-        trainer=None,
-    )
-    problem = violation(one.point, setting)
+    problem = violation(point, setting_of_any_machine(gpus))
     if problem is not None:
         raise UsageError(problem)
 

@@ -38,12 +38,15 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command, None where there is no such command."""
+        # Not for `--help`, which needs no command.
+        from autotune.cli.settings import configurable
+
         entry = self.lazy_commands.get(cmd_name)
         if entry is None:
             return None
         command = getattr(importlib.import_module(entry.module), entry.attribute)
         assert isinstance(command, click.Command), f"{entry.module}.{entry.attribute} is not a command"
-        return command
+        return configurable(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

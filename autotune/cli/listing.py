@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 @debug_option
 def list_command(storage: str | None, as_json: bool) -> int:
     """The studies there are, the one last tuned last."""
-    from autotune.study import default_storage_url, list_studies, redact
+    from autotune.cli.failure import one_line
+    from autotune.study import contents_of, default_storage_url, redact
 
     url = storage or default_storage_url()
-    summaries = list_studies(url)
+    contents = contents_of(url)
+    summaries = contents.summaries
+    for error in contents.unreadable.values():
+        click.echo(f"not shown: {one_line(str(error))}", err=True)
     if as_json:
         print_json([_summary_json(summary) for summary in summaries])
     elif summaries:
         print_text(_text(summaries))
-    else:
+    elif not contents.unreadable:
         click.echo(f"no study in {redact(url)}: 'autotune run' makes one", err=True)
     return 0
 
@@ -54,16 +58,11 @@ def _text(summaries: tuple[StudySummary, ...]) -> str:
     rows = [
         [
             summary.name,
-            summary.inputs.model,
-            summary.inputs.method,
-            format_size(summary.inputs.budget_bytes),
+            f"{summary.inputs.model}, {summary.inputs.method}, {format_size(summary.inputs.budget_bytes)}",
             str(sum(summary.trials.values())),
             speed_words(summary.best_tokens_per_second),
-            "running" if summary.running else "",
-            f"{summary.opened_at.astimezone():%Y-%m-%d %H:%M}",
+            "running now" if summary.running else f"{summary.opened_at.astimezone():%Y-%m-%d %H:%M}",
         ]
         for summary in summaries
     ]
-    return table(
-        ["study", "model", "method", "budget", "trials", "best", "state", "last run"], rows, right=(3, 4, 5)
-    )
+    return table(["study", "about", "trials", "best", "last run"], rows, right=(2, 3))

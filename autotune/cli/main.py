@@ -23,6 +23,9 @@ COMMANDS = {
     "estimate": LazyCommand(
         "autotune.cli.estimate", "estimate", "The memory of one configuration, piece by piece."
     ),
+    "explain": LazyCommand(
+        "autotune.cli.explain", "explain", "Why a configuration fits or not, and what would make it fit."
+    ),
     "status": LazyCommand(
         "autotune.cli.status", "status", "How a study stands: running or not, counts, the best."
     ),
@@ -32,6 +35,11 @@ COMMANDS = {
     "export": LazyCommand(
         "autotune.cli.export", "export", "Write the winner's folder: DeepSpeed JSON, script, README."
     ),
+    "study": LazyCommand(
+        "autotune.cli.study", "study_group", "Studies that travel or go: export, import, copy, delete, prune."
+    ),
+    "report": LazyCommand("autotune.cli.report", "report", "A study as one self-contained HTML page."),
+    "init": LazyCommand("autotune.cli.init", "init", "Write a commented configuration file, autotune.toml."),
     "models": LazyCommand("autotune.cli.models", "models", "The model cards that are shipped."),
     "spaces": LazyCommand(
         "autotune.cli.spaces", "spaces", "The search spaces that are shipped, or one of them."
@@ -39,7 +47,10 @@ COMMANDS = {
     "doctor": LazyCommand(
         "autotune.cli.doctor.command",
         "doctor",
-        "Whether this machine is ready; or whether predictions hold on it.",
+        "Whether this machine is ready, or predictions hold on it.",
+    ),
+    "completion": LazyCommand(
+        "autotune.cli.completion", "completion", "The script that completes all this in bash, zsh, fish."
     ),
 }
 
@@ -52,11 +63,14 @@ COMMANDS = {
 )
 @click.version_option(__version__, prog_name="autotune", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, envvar="AUTOTUNE_DEBUG", help="Show the traceback of an error.")
-def cli(debug: bool) -> None:
+@click.option("--config", metavar="FILE", help="A configuration file instead of autotune.toml here.")
+def cli(debug: bool, config: str | None) -> None:
     """Find the fastest configuration that trains a model inside a GPU memory budget.
 
     \b
         autotune run --model Qwen/Qwen2.5-7B --gpu-budget 24GB
+
+    A flag wins over the environment (AUTOTUNE_*), that over autotune.toml, and that over the defaults.
     """
 
 

@@ -10,13 +10,19 @@ from typing import Any, TypeVar
 
 import click
 
-from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, SIZE
+from autotune.cli.completing import complete_gpus, complete_models, complete_spaces, complete_studies
+from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, REUSE, SHARE, SIZE
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 METHODS = ("auto", "full", "lora", "qlora", "any")
-SAMPLERS = ("tpe", "gp", "random", "grid")
+SAMPLERS = ("physics", "tpe", "gp", "random", "grid")
 DEVICES = ("cuda", "cpu")
+# The exporters' names, here so that --help does not import them; a test compares.
+FORMATS = (
+    *("deepspeed", "transformers", "accelerate", "trl", "peft", "llamafactory", "axolotl", "swift", "script"),
+    "all",
+)
 DEFAULT_TRIALS = 40
 DEFAULT_TIMEOUT_SECONDS = 8 * 3600.0
 DEFAULT_TRIAL_TIMEOUT_SECONDS = 600.0
@@ -46,13 +52,19 @@ storage_option = option(
     metavar="URL",
     help="Where studies are kept, e.g. sqlite:///s.db.  [default: the user's data folder]",
 )
-study_option = option("--study", metavar="NAME", help="The study.  [default: the last one]")
+study_option = option(
+    "--study",
+    metavar="NAME",
+    shell_complete=complete_studies,
+    help="The study.  [default: the last one]",
+)
 
 search_options = stack(
     option(
         "--model",
         required=True,
         metavar="NAME",
+        shell_complete=complete_models,
         help="A hub id, a folder, a config.json, or a shipped card ('autotune models').",
     ),
     option(
@@ -60,7 +72,12 @@ search_options = stack(
         type=SIZE,
         help="Device memory per GPU, e.g. 24GB (2**30 bytes each).  [default: the whole card]",
     ),
-    option("--gpu-model", metavar="NAME", help='The budget of a GPU by its name, e.g. "RTX 4090".'),
+    option(
+        "--gpu-model",
+        metavar="NAME",
+        shell_complete=complete_gpus,
+        help='The budget of a GPU by its name, e.g. "RTX 4090".',
+    ),
     option(
         "--method",
         type=click.Choice(METHODS, case_sensitive=False),
@@ -85,6 +102,7 @@ search_options = stack(
     option(
         "--space",
         metavar="NAME|FILE",
+        shell_complete=complete_spaces,
         help="A shipped space or a YAML file.  [default: follows from --method]",
     ),
     option("--host-budget", type=SIZE, help="Host memory for a trial.  [default: what the machine has free]"),
@@ -121,13 +139,38 @@ run_options = stack(
     option(
         "--sampler",
         type=click.Choice(SAMPLERS),
-        default="tpe",
+        default="physics",
         show_default=True,
         help="What proposes points.",
     ),
-    option("--study", metavar="NAME", help="The study's name.  [default: found by its inputs]"),
+    option(
+        "--until",
+        type=SHARE,
+        default="1%",
+        show_default=True,
+        help="End when less than this is expected to be left to gain; 0: only at --trials or --timeout.",
+    ),
+    option(
+        "--study",
+        metavar="NAME",
+        shell_complete=complete_studies,
+        help="The study's name.  [default: found by its inputs]",
+    ),
     storage_option,
+    option(
+        "--reuse",
+        type=REUSE,
+        default="auto",
+        show_default=True,
+        help="Learn from similar studies of the storage: auto, off, or names.",
+    ),
     option("--export-dir", metavar="DIR", help="The winner's folder.  [default: autotune-out/STUDY]"),
+    option(
+        "--export",
+        type=click.Choice(FORMATS, case_sensitive=False),
+        multiple=True,
+        help="Also write the files of a trainer; can be given again.  [default: the --trainer, if any]",
+    ),
     option("--load-weights", is_flag=True, help="Measure with the model's real weights."),
     option("--nvme-path", type=FOLDER, metavar="DIR", help="A folder on NVMe: allows offload to it."),
     option(
@@ -139,8 +182,10 @@ run_options = stack(
     ),
 )
 
+log_file_option = option("--log-file", metavar="FILE", help="Append the progress, with times, to this file.")
+quiet_option = option("--quiet", is_flag=True, help="No progress, only the result and errors.")
 progress_options = stack(
-    option("--quiet", is_flag=True, help="No progress, only the result and errors."),
+    quiet_option,
     option("--verbose", is_flag=True, help="Also every phase and note of the trials."),
-    option("--log-file", metavar="FILE", help="Append the progress, with times, to this file."),
+    log_file_option,
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -22,7 +21,8 @@ from autotune.cli.options import (
     search_options,
 )
 from autotune.cli.output import print_json, print_text
-from autotune.errors import EnvironmentProblem, NothingFits, UsageError
+from autotune.cli.telling import opened_log
+from autotune.errors import NothingFits, UsageError
 
 if TYPE_CHECKING:
     from autotune.tuning.findings import RunResult
@@ -46,10 +46,12 @@ def run(
     """
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other", "give one of them")
+    began = time.monotonic()
     from autotune.display.screen import open_screen
 
-    with _log(log_file) as log:
-        screen, stream = open_screen(sys.stderr, quiet=quiet, verbose=verbose, log=log)
+    with opened_log(log_file) as log:
+        waited = time.monotonic() - began
+        screen, stream = open_screen(sys.stderr, quiet=quiet, verbose=verbose, log=log, waited_seconds=waited)
         screen.say(first_line(flags))
         from autotune.tuning.interrupts import Interrupts
         from autotune.tuning.tune import tune
@@ -98,9 +100,12 @@ def _request(ctx: click.Context, flags: dict[str, Any]) -> Request:
         trial_timeout_seconds=flags["trial_timeout"],
         device=flags["device"],
         sampler=flags["sampler"],
+        until=flags["until"],
         study=flags["study"],
         storage=flags["storage"],
         export_dir=Path(flags["export_dir"]) if flags["export_dir"] else None,
+        reuse=flags["reuse"],
+        exports=flags["export"] or ((flags["trainer"],) if flags["trainer"] else ()),
         load_weights=flags["load_weights"],
         nvme_path=flags["nvme_path"],
         seed=flags["seed"],
@@ -109,34 +114,31 @@ def _request(ctx: click.Context, flags: dict[str, Any]) -> Request:
 
 
 def command_line(ctx: click.Context, storage: str | None) -> str:
-    """The command as typed, with what came from the environment as flags and without a storage's password."""
+    """The command as typed, with what came from the environment or a configuration file as flags.
+
+    A storage's password is left out.
+    """
     words = ["autotune", *(ctx.obj or ["run"])]
     for parameter in ctx.command.params:
-        if ctx.get_parameter_source(parameter.name or "") is not ParameterSource.ENVIRONMENT:
-            continue
+        source = ctx.get_parameter_source(parameter.name or "")
         flag = parameter.opts[0]
-        is_flag = isinstance(parameter, click.Option) and parameter.is_flag
-        words += [flag] if is_flag else [flag, os.environ[str(parameter.envvar)]]
+        if flag == "--config" or source not in (ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP):
+            continue
+        if isinstance(parameter, click.Option) and parameter.is_flag:
+            words += [flag] if ctx.params.get(parameter.name or "") else []
+        elif source is ParameterSource.ENVIRONMENT:
+            value = os.environ[str(parameter.envvar)]
+            for one in value.split() if parameter.multiple else [value]:
+                words += [flag, one]
+        else:
+            given = ctx.lookup_default(str(parameter.name))
+            for value in given if isinstance(given, tuple) else (given,):
+                words += [flag, str(value)]
     if storage:
         from autotune.study import redact
 
         words = [word.replace(storage, redact(storage)) for word in words]
     return shlex.join(words)
-
-
-@contextmanager
-def _log(path: str | None) -> Iterator[TextIO | None]:
-    if path is None:
-        yield None
-        return
-    try:
-        file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - only opening it is the user's mistake
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"cannot write the log file {path}: {error.strerror}", "give another --log-file"
-        ) from error
-    with file:
-        yield file
 
 
 def _answer(result: RunResult, *, as_json: bool) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autotune.cli.completing import complete_studies
 from autotune.cli.options import debug_option, json_option, storage_option, study_option
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
@@ -17,14 +18,22 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("name", required=False, metavar="[STUDY]")
+@click.argument("name", required=False, metavar="[STUDY]", shell_complete=complete_studies)
 @click.argument("trial", required=False, type=click.IntRange(min=1), metavar="[TRIAL]")
 @study_option
 @storage_option
 @json_option
 @debug_option
 def show(name: str | None, trial: int | None, study: str | None, storage: str | None, as_json: bool) -> int:
-    """All of STUDY (without a name the last one), or of one TRIAL of it, by its number in the table."""
+    """All of STUDY (without a name the last one), or of one TRIAL of it, by its number in the progress.
+
+    \b
+        autotune show            the last study
+        autotune show 3          its third trial
+        autotune show STUDY 3    the same of any study
+    """
+    if name is not None and trial is None and name.isdecimal():
+        trial, name = int(name), None
     if name is not None and study is not None and name != study:
         raise UsageError(f"two studies are named, {name} and {study}", "name one")
     found = find_study(storage, name or study)
@@ -32,11 +41,7 @@ def show(name: str | None, trial: int | None, study: str | None, storage: str | 
         state = study_json(found)
         print_json(state) if as_json else print_text(_study_text(found))
         return 0
-    record = next((record for record in found.records() if record.number + 1 == trial), None)
-    if record is None:
-        numbers = [record.number + 1 for record in found.records()]
-        there = f"it has {min(numbers)} to {max(numbers)}" if numbers else "it has none yet"
-        raise UsageError(f"the study {found.name} has no trial {trial}", there)
+    record = find_trial(found, trial)
     print_json(record_json(found, record)) if as_json else print_text(_record_text(found, record))
     return 0
 
@@ -54,30 +59,46 @@ def study_json(study: Study) -> dict[str, Any]:
     }
 
 
+def find_trial(study: Study, position: int) -> Record:
+    """The trial with this number, 1 for the first.
+
+    Raises:
+        UsageError: there is none.
+    """
+    records = study.records()
+    if not 1 <= position <= len(records):
+        there = f"it has 1 to {len(records)}" if records else "it has none yet"
+        raise UsageError(f"the study {study.name} has no trial {position}", there)
+    return records[position - 1]
+
+
 def record_json(study: Study, record: Record) -> dict[str, Any]:
     """One trial as plain values; `result` is null while it runs."""
+    from autotune.display.words import ending_words
     from autotune.tuning.comparison import compared
 
-    log = log_path(study, record.number + 1)
+    log = log_path(study, record)
     both = compared(record.predicted, record.result) if record.predicted and record.result else []
     return {
-        "number": record.number + 1,
+        "number": record.position,
         "point": record.point.model_dump(mode="json"),
         "predicted": record.predicted,
         "compared": {one.figure: one.as_json() for one in both},
         "started_at": record.started_at.isoformat(),
         "finished_at": record.finished_at.isoformat() if record.finished_at else None,
         "result": record.result.model_dump(mode="json") if record.result else None,
+        "error": (ending_words(record.result, study.inputs.budget_bytes) or None) if record.result else None,
         "log": str(log) if log else None,
     }
 
 
-def log_path(study: Study, number: int) -> Path | None:
+def log_path(study: Study, record: Record) -> Path | None:
     """The trial's log file, where it is on this machine."""
     from autotune.study.storage_url import default_folder
-    from autotune.tuning.folders import study_folders
+    from autotune.tuning.folders import study_folders, trial_id
 
-    path = study_folders(default_folder(), study.name, None).log_of(f"trial-{number}")
+    name = record.result.trial_id if record.result else trial_id(record.position, record.number)
+    path = study_folders(default_folder(), study.name, None).log_of(name)
     return path if path.exists() else None
 
 
@@ -90,18 +111,19 @@ def _confirmation_json(record: Record) -> dict[str, Any]:
 
 def _study_text(study: Study) -> str:
     from autotune.display.columns import fields, table
+    from autotune.display.one_trial import plain_value
     from autotune.display.results import findings_text
     from autotune.display.words import end_words, memory_of, point_words, size_words, speed_words
     from autotune.tuning.findings import findings_of
 
     inputs = study.inputs.model_dump(mode="json")
-    parts = [fields([(key, _plain(key, value)) for key, value in inputs.items()])]
+    parts = [fields([(key, plain_value(key, value)) for key, value in inputs.items()])]
     rows = []
     for record in study.records():
         result = record.result
         rows.append(
             [
-                str(record.number + 1),
+                str(record.position),
                 result.outcome.value if result else "running",
                 point_words(record.point),
                 size_words(memory_of(result)) if result else "",
@@ -116,49 +138,13 @@ def _study_text(study: Study) -> str:
 
 
 def _record_text(study: Study, record: Record) -> str:
-    from autotune.display.columns import fields
-    from autotune.display.words import point_words
+    from autotune.display.one_trial import trial_text
+    from autotune.tuning.confirm import confirmation_of
 
-    result = record.result
-    shown = [("trial", str(record.number + 1)), ("point", point_words(record.point))]
-    shown += [(f"  {key}", str(value)) for key, value in record.point.model_dump(mode="json").items()]
-    shown.append(("started", record.started_at.isoformat(timespec="seconds")))
-    if result is None:
-        shown.append(("outcome", "running, or was interrupted"))
-    else:
-        values = result.model_dump(mode="json", exclude={"wire_version", "trial_id"})
-        shown += [(key, _plain(key, value)) for key, value in values.items()]
-    log = log_path(study, record.number + 1)
-    shown.append(("log", str(log) if log else ""))
-    return "\n\n".join(filter(None, [fields(shown), _comparison(record)]))
-
-
-def _comparison(record: Record) -> str:
-    """Predicted beside measured, as far as the trial measured; empty where nothing was predicted."""
-    from autotune.display.comparisons import comparison_text
-    from autotune.sizes import format_size
-    from autotune.tuning.comparison import compared
-
-    if record.predicted is None:
-        return ""
-    both = compared(record.predicted, record.result) if record.result else []
-    parts = [comparison_text(both)] if both else []
-    needed = record.predicted.get("required_device_bytes")
-    if needed and all(one.figure != "required_device_bytes" for one in both):
-        parts.append(f"predicted to need {format_size(needed)} of device memory")
-    return "\n".join(parts)
-
-
-def _plain(key: str, value: Any) -> str:
-    """A value for people; empty where there is none."""
-    from autotune.sizes import format_size
-
-    if value is None or value in ({}, [], ""):
-        return ""
-    if key.endswith("_bytes") and isinstance(value, int) and value > 0:
-        return f"{format_size(value)} ({value:,} bytes)"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_plain(key, item)}" for name, item in value.items())
-    if isinstance(value, list):
-        return ", ".join(f"{item:.4g}" if isinstance(item, float) else str(item) for item in value)
-    return " ".join(str(value).split()) if isinstance(value, str) else f"{value}"
+    return trial_text(
+        study.name,
+        record,
+        budget_bytes=study.inputs.budget_bytes,
+        confirmation=confirmation_of(study, record.point),
+        log=log_path(study, record),
+    )

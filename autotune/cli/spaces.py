@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from autotune.cli.completing import complete_spaces
 from autotune.cli.options import debug_option, json_option
 from autotune.cli.output import print_json, print_text
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("spaces")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_spaces)
 @json_option
 @debug_option
 def spaces(name: str | None, as_json: bool) -> int:

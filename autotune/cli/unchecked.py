@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
 
-def warn_of_versions() -> None:
-    """One line on stderr, where there is something to warn of."""
+def warn_of_versions(say: Callable[[str], None] | None = None) -> None:
+    """One line, where there is something to warn of; on stderr, where nobody else says it."""
     from autotune.prediction.checked import version_warning
     from trials.versions import library_versions
 
     warning = version_warning(library_versions())
     if warning:
-        click.echo(f"warning: {warning}", err=True)
+        text = f"warning: {warning}"
+        click.echo(text, err=True) if say is None else say(text)

@@ -1,4 +1,4 @@
-"""The kinds of value that flags take: sizes, durations, a global batch, lists of names."""
+"""The kinds of value that flags take: sizes, durations, shares, a global batch, lists of names."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import click
 from autotune.errors import AutotuneError
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
+# A number without a unit below this is a unit forgotten: nobody trains in less.
+LEAST_BARE_BYTES = 2**20
 _SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 
 
@@ -44,10 +46,14 @@ class SizeType(click.ParamType[int]):
             return value
         from autotune.sizes import parse_size
 
+        text = str(value).strip()
         try:
-            return parse_size(str(value))
+            size_bytes = parse_size(text)
         except AutotuneError as error:
             self.fail(f"{error.message}{': ' + error.hint if error.hint else ''}", param, ctx)
+        if size_bytes < LEAST_BARE_BYTES and text[-1:] in "0123456789.":
+            self.fail(f"{text} is {size_bytes} bytes: did you mean {text}GB?", param, ctx)
+        return size_bytes
 
 
 class DurationType(click.ParamType[float]):
@@ -63,6 +69,42 @@ class DurationType(click.ParamType[float]):
             return parse_duration(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class ShareType(click.ParamType[float]):
+    """A share such as `1%` or `0.01`, from 0 to below 1."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share as a number."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        number = text.removesuffix("%").strip()
+        try:
+            share = float(number) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = math.nan
+        if not 0 <= share < 1:
+            self.fail(f"{value!r} is no share: write 1% or 0.01, less than 100%", param, ctx)
+        return share
+
+
+class SizesType(click.ParamType[tuple[int, ...]]):
+    """Memory sizes separated by commas, such as `16GB,24GB`; `curve` is none of them, for the curve alone."""
+
+    name = "size,...|curve"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Bytes."""
+        if isinstance(value, tuple):
+            return value
+        if str(value).strip().lower() == "curve":
+            return ()
+        return tuple(SIZE.convert(part.strip(), param, ctx) for part in str(value).split(","))
 
 
 class GlobalBatchType(click.ParamType[int | str]):
@@ -99,6 +141,21 @@ class NamesType(click.ParamType[tuple[str, ...]]):
         return names
 
 
+class ReuseType(click.ParamType[str | tuple[str, ...]]):
+    """The studies to learn from: `auto`, `off`, or names separated by commas."""
+
+    name = "auto|off|study,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | tuple[str, ...]:
+        """`auto`, `off` or the names in order, each once."""
+        if isinstance(value, tuple):
+            return value
+        word = str(value).strip().lower()
+        return word if word in ("auto", "off") else NAMES.convert(value, param, ctx)
+
+
 class FolderType(click.ParamType[str]):
     """A folder that exists."""
 
@@ -118,3 +175,6 @@ FOLDER = FolderType()
 DURATION = DurationType()
 GLOBAL_BATCH = GlobalBatchType()
 NAMES = NamesType()
+REUSE = ReuseType()
+SHARE = ShareType()
+SIZES = SizesType()

@@ -45,7 +45,7 @@ class Lines:
     def trial_started(self, position: int, point: Point, progress: Progress) -> None:
         """Nothing: a trial's line comes when it has ended."""
         self._best = progress.best_point
-        self.detail(f"trial {position}/{progress.trials} starts: {point_words(point)}")
+        self.detail(f"trial {position} of {expected_words(progress)} starts: {point_words(point)}")
 
     def trial_event(self, event: dict[str, Any]) -> None:
         """Only for who wants to see it all."""
@@ -54,7 +54,7 @@ class Lines:
     def trial_finished(self, position: int, point: Point, result: TrialResult, progress: Progress) -> None:
         """The trial's line."""
         is_best = progress.best_point == point != self._best
-        self._line(trial_line(position, progress.trials, point, result, is_best=is_best))
+        self._line(trial_line(position, max(position, progress.expected), point, result, is_best=is_best))
 
     def confirming(self, point: Point) -> None:
         """What is measured again."""
@@ -77,6 +77,11 @@ def opened_words(opened: Opened) -> list[str]:
     """The lines that begin a study."""
     again = f", {opened.measured} of them measured already" if opened.measured else ""
     return [f"study {opened.study}: {opened.trials} trials{again}, sampler {opened.sampler}", *opened.stages]
+
+
+def expected_words(progress: Progress) -> str:
+    """How many trials there will be: `12`, or `about 9` where points may run out before that."""
+    return f"{progress.trials}" if progress.expected == progress.trials else f"about {progress.expected}"
 
 
 def trial_line(position: int, trials: int, point: Point, result: TrialResult, *, is_best: bool) -> str:

@@ -10,10 +10,13 @@ from autotune.display.words import duration_words, memory_of, point_words, size_
 from autotune.sizes import format_size
 
 if TYPE_CHECKING:
+    from autotune.throughput import Remaining
     from autotune.tuning.confirm import Chosen
     from autotune.tuning.findings import Findings, RunResult
     from autotune.tuning.shortfall import PredictedShortfall
     from autotune.winner import Price
+
+SHOWN_TIES = 3
 
 
 def run_text(result: RunResult) -> str:
@@ -41,7 +44,16 @@ def findings_text(findings: Findings) -> str:
         parts.append(winner_text(findings.chosen, findings.budget_bytes))
     if findings.prices:
         parts.append("what quality costs\n" + prices_text(findings.prices))
-    parts.append(fields([("study", findings.study), ("trials", counts_text(findings))]))
+    parts.append(
+        fields(
+            [
+                ("how sure", certainty_words(findings.remaining) if findings.remaining else ""),
+                ("as fast", ties_words(findings)),
+                ("study", findings.study),
+                ("trials", counts_text(findings)),
+            ]
+        )
+    )
     return "\n\n".join(parts)
 
 
@@ -68,6 +80,27 @@ def winner_text(chosen: Chosen, budget_bytes: int) -> str:
             ),
         ]
     )
+
+
+def certainty_words(remaining: Remaining) -> str:
+    """`0.4 % expected to be left to gain; 5 % chance that one of 812 unmeasured is over 1 % faster`."""
+    if not remaining.points:
+        return "every point that fits is measured"
+    beaten = f"{100 * remaining.beaten:.0f} % chance that one of {remaining.points:,} unmeasured points"
+    return (
+        f"{100 * remaining.share:.1f} % expected to be left to gain; {beaten} "
+        f"is over {100 * remaining.margin:g} % faster"
+    )
+
+
+def ties_words(findings: Findings) -> str:
+    """`trial 4 (mb 8 x ga 4, zero 0) and 2 more: the clock cannot tell them from the winner`."""
+    if not findings.ties:
+        return ""
+    named = [f"trial {one.position} ({point_words(one.point)})" for one in findings.ties[:SHOWN_TIES]]
+    more = len(findings.ties) - len(named)
+    text = ", ".join(named) + (f" and {more} more" if more else "")
+    return f"{text}: the clock cannot tell {'it' if len(findings.ties) == 1 else 'them'} from the winner"
 
 
 def prices_text(prices: Sequence[Price]) -> str:

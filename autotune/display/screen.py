@@ -8,7 +8,9 @@ from typing import Protocol, TextIO
 from autotune.display.stream import ProgressStream
 from autotune.tuning.observer import Observer
 
-PATIENCE_SECONDS = 0.7
+# Most mistakes are found sooner, and then stand alone; whoever waits longer sees that something happens.
+PATIENCE_SECONDS = 0.45
+LEAST_PATIENCE_SECONDS = 0.05
 
 
 class Screen(Observer, Protocol):
@@ -19,7 +21,7 @@ class Screen(Observer, Protocol):
 
 
 def open_screen(
-    stderr: TextIO, *, quiet: bool, verbose: bool, log: TextIO | None
+    stderr: TextIO, *, quiet: bool, verbose: bool, log: TextIO | None, waited_seconds: float = 0.0
 ) -> tuple[Screen, ProgressStream]:
     """The display that suits the terminal and the flags, and its stream, to be closed on a hang-up.
 
@@ -28,6 +30,7 @@ def open_screen(
         quiet: no progress.
         verbose: every phase and note; as lines, since there are too many to draw.
         log: an open file that gets all of it as well.
+        waited_seconds: how long the user has waited for the first line already.
     """
     from autotune.display.group import Group
     from autotune.display.lines import Lines
@@ -43,8 +46,8 @@ def open_screen(
             members.append(Lines(stream, verbose=verbose))
     if log is not None:
         members.append(Lines(log, verbose=True, timestamps=True))
-    # A person who waits at a terminal sees at once that something happens.
-    return Group(members, patience_seconds=PATIENCE_SECONDS if stream.isatty() else None), stream
+    patience = max(LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS - waited_seconds)
+    return Group(members, patience_seconds=patience), stream
 
 
 def can_draw(stream: TextIO) -> bool:

@@ -88,3 +88,30 @@ def end_words(result: TrialResult) -> str:
         return where
     first = result.message.strip().splitlines()[0] if result.message.strip() else ""
     return f"{where}: {first}" if first else where
+
+
+def ending_words(result: TrialResult, budget_bytes: int) -> str:
+    """How a trial ended, as a sentence to the user; empty for a good one."""
+    phase = phase_words(result.phase)
+    said = " ".join(result.message.split())
+    match result.outcome:
+        case Outcome.OK:
+            return ""
+        case Outcome.STOPPED:
+            return "stopped early: it was clearly slower than what is known already"
+        case Outcome.OOM:
+            short = result.oom_short_bytes
+            lack = f", at least {format_size(short)} short" if short else ""
+            return (
+                f"needs more than the budget of {format_size(budget_bytes)}: out of memory in {phase}{lack}"
+            )
+        case Outcome.HOST_OOM:
+            return f"out of host memory in {phase}: --host-budget limits it, offload takes it"
+        case Outcome.TIMEOUT:
+            return f"ran out of its time in {phase}: --trial-timeout gives more"
+        case Outcome.NAN:
+            return f"the loss was no number in {phase}"
+        case Outcome.INVALID:
+            return f"cannot be run: {said}"
+        case Outcome.CRASH:
+            return f"crashed in {phase}: {said or 'no reason given'}"

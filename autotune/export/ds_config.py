@@ -23,8 +23,8 @@ TRAINER_FILLS = (
 
 
 def auto_ds_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy with "auto" for each number that is there and that the Trainer fills in from its arguments."""
-    result: dict[str, Any] = copy.deepcopy(dict(config))
+    """A copy for the Trainer, with "auto" for each number that it fills in from its arguments."""
+    result = with_zero_block(config)
     for *parents, key in TRAINER_FILLS:
         block: Any = result
         for parent in parents:
@@ -32,3 +32,20 @@ def auto_ds_config(config: Mapping[str, Any]) -> dict[str, Any]:
         if key in block:
             block[key] = "auto"
     return result
+
+
+def auto_but_precision(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The Trainer's variant with the precision said: for who loads a model before the Trainer fills it in.
+
+    `deepspeed.zero.Init` makes fp32 of a model whose configuration says "auto".
+    """
+    said = {name: config[name] for name in ("bf16", "fp16") if name in config}
+    return auto_ds_config(config) | copy.deepcopy(said)
+
+
+def with_zero_block(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy that says ZeRO's stage also where it is 0: accelerate refuses a configuration that does not."""
+    return {
+        **copy.deepcopy(dict(config)),
+        "zero_optimization": dict(config.get("zero_optimization", {"stage": 0})),
+    }

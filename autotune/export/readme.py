@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 
+from autotune.export.arguments import (
+    batch_arguments,
+    checkpointing_arguments,
+    optimizer_arguments,
+    precision_arguments,
+)
+from autotune.export.exporter import Exporter, loss_words
 from autotune.export.record import tokens_per_step
 from autotune.export.template import render
 from autotune.export.winner import Winner
 from autotune.sizes import format_size
+from autotune.space.trainers import TITLES
 
 # Distributions that the script imports, or that transformers loads for it.
 ALWAYS_NEEDED = ("torch", "transformers", "accelerate", "deepspeed")
 
 
-def readme(winner: Winner) -> str:
-    """The text of the folder's README."""
+def readme(winner: Winner, exporters: Sequence[Exporter] = ()) -> str:
+    """The text of the folder's README, with the trainers that were exported for."""
     point, measured = winner.point, winner.measured
     facts = {
         "load_weights": winner.load_weights,
@@ -24,6 +33,7 @@ def readme(winner: Winner) -> str:
         "nvme": point.offload.startswith("nvme_"),
         "partly_checkpointed": 0 < point.checkpoint_fraction < 1,
         "quantized": point.quantization != "none",
+        "trainers": any(_has_own_files(exporter) for exporter in exporters),
         "weights_known": winner.weights_source is not None,
     }
     machine = measured.gpu.name if measured.gpu else "the CPU"
@@ -40,7 +50,22 @@ def readme(winner: Winner) -> str:
         seq_len=f"{winner.seq_len:,}",
         arguments="\n".join(f"    {argument}," for argument in _training_arguments(winner)),
         command=winner.command,
+        trainers="\n\n".join(_trainer(one, winner) for one in exporters if _has_own_files(one)),
     )
+
+
+def _has_own_files(exporter: Exporter) -> bool:
+    return exporter.name not in ("deepspeed", "script")
+
+
+def _trainer(exporter: Exporter, winner: Winner) -> str:
+    """How one trainer is started, and what its file loses."""
+    names = ", ".join(f"`{name}`" for name in exporter.names)
+    lines = [f"**{TITLES[exporter.name]}**: {names}"]
+    lines += [f"Lost: {words}." for words in loss_words(exporter.name, winner)]
+    if exporter.requirements:
+        lines.append(f"`pip install {' '.join(exporter.requirements)}`, in an environment of its own.")
+    return "\n".join([*lines, "", "```sh", exporter.start(winner), "```"])
 
 
 def _summary(winner: Winner) -> list[tuple[str, str]]:
@@ -75,21 +100,13 @@ def _requirements(winner: Winner) -> list[str]:
 
 
 def _training_arguments(winner: Winner) -> list[str]:
-    point = winner.point
-    arguments = [
-        'deepspeed="ds_config.auto.json"',
-        f"per_device_train_batch_size={point.micro_batch_size}",
-        f"gradient_accumulation_steps={point.gradient_accumulation_steps}",
-        f"max_grad_norm={winner.ds_config.get('gradient_clipping', 0.0)}",
-    ]
-    if point.precision != "fp32":
-        arguments.append(f"{point.precision}=True")
-    if point.optimizer != "adamw":
-        name = "adamw_8bit" if point.optimizer == "adamw8bit" else "paged_adamw_8bit"
-        arguments.append(f'optim="{name}"')
-    if point.liger_kernel:
-        arguments.append("use_liger_kernel=True")
-    if point.checkpoint_fraction > 0:
-        arguments.append("gradient_checkpointing=True")
-        arguments.append('gradient_checkpointing_kwargs={"use_reentrant": False}')
-    return arguments
+    arguments = {
+        "deepspeed": "ds_config.auto.json",
+        **batch_arguments(winner),
+        **precision_arguments(winner),
+        **optimizer_arguments(winner),
+        "use_liger_kernel": winner.point.liger_kernel,
+        **checkpointing_arguments(winner),
+    }
+    # What is off is off by default.
+    return [f"{name}={value!r}".replace("'", '"') for name, value in arguments.items() if value is not False]

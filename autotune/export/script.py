@@ -7,8 +7,10 @@ together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 
+from autotune.export.exporter import Exporter
 from autotune.export.template import render
 from autotune.export.winner import Winner
 
@@ -35,3 +37,16 @@ def train_script(winner: Winner) -> str:
     """The text of `train.py`."""
     template = files("autotune.export").joinpath("train.py.tmpl").read_text(encoding="utf-8")
     return render(template, script_facts(winner))
+
+
+def start(winner: Winner) -> str:
+    """How it starts; it sets its environment itself."""
+    return "python train.py" if winner.gpus == 1 else f"torchrun --nproc-per-node {winner.gpus} train.py"
+
+
+def exported(winner: Winner) -> Mapping[str, str]:
+    """Nothing beside the folder's own files, of which `train.py` is one."""
+    return {}
+
+
+EXPORTER = Exporter("script", "train.py", ("train.py",), exported, start)

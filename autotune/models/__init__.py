@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from autotune.models.card import Card, find_card, list_cards
 from autotune.models.limits import ModelLimits, model_limits
-from autotune.models.resolve import resolve_model
+from autotune.models.resolve import resolve_model, resolve_with_notes
 
-__all__ = ["Card", "ModelLimits", "find_card", "list_cards", "model_limits", "resolve_model"]
+__all__ = [
+    "Card",
+    "ModelLimits",
+    "find_card",
+    "list_cards",
+    "model_limits",
+    "resolve_model",
+    "resolve_with_notes",
+]

@@ -17,6 +17,8 @@ from autotune.errors import EnvironmentProblem
 
 _CAUSAL = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"
 _SEQ_TO_SEQ = "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES"
+_MASKED = "MODEL_FOR_MASKED_LM_MAPPING_NAMES"
+_ALL = (_CAUSAL, _SEQ_TO_SEQ, _MASKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,13 @@ class Architectures:
     Attributes:
         causal_lm: those that AutoModelForCausalLM builds.
         encoder_decoder: those that AutoModelForSeq2SeqLM builds; some are in both.
+        masked_lm: those that AutoModelForMaskedLM builds; of those that are also in `causal_lm` the
+            configuration's `is_decoder` decides which one a model is.
     """
 
     causal_lm: frozenset[str]
     encoder_decoder: frozenset[str]
+    masked_lm: frozenset[str]
 
 
 @lru_cache(maxsize=1)
@@ -46,9 +51,9 @@ def known_architectures() -> Architectures:
     mappings: Mapping[str, frozenset[str]] = (
         mappings_in(source.read_text(encoding="utf-8")) if source.is_file() else {}
     )
-    if _CAUSAL not in mappings or _SEQ_TO_SEQ not in mappings:
+    if not mappings.keys() >= set(_ALL):
         mappings = _imported_mappings()
-    return Architectures(mappings[_CAUSAL], mappings[_SEQ_TO_SEQ])
+    return Architectures(*(mappings[name] for name in _ALL))
 
 
 def mappings_in(source: str) -> dict[str, frozenset[str]]:
@@ -69,4 +74,4 @@ def _imported_mappings() -> Mapping[str, frozenset[str]]:
     """The same by importing: slow, for a transformers whose file is laid out otherwise."""
     from transformers.models.auto import modeling_auto
 
-    return {name: frozenset(getattr(modeling_auto, name)) for name in (_CAUSAL, _SEQ_TO_SEQ)}
+    return {name: frozenset(getattr(modeling_auto, name)) for name in _ALL}

@@ -56,6 +56,8 @@ def causal_lm_config(config: object, name: str) -> dict[str, Any]:
             tying = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
             return _cleaned({**tying, **text, "model_type": text_type})
     if model_type in causal_lm and not _is_encoder_decoder(config, model_type):
+        if _is_encoder(config, model_type):
+            _refuse_encoder(name, model_type)
         return _cleaned(config)
     _refuse(config, model_type, name)
 
@@ -65,6 +67,24 @@ def is_quantized(config: object) -> bool:
     return isinstance(config, dict) and bool(config.get("quantization_config"))
 
 
+def config_notes(config: object, name: str) -> tuple[str, ...]:
+    """What the user should know of what is left out of a parsed config.json, one sentence each."""
+    if not isinstance(config, dict):
+        return ()
+    notes = []
+    if has_text_part(config):
+        notes.append(f"{name} is multimodal: its text part alone is looked at")
+    if is_quantized(config):
+        stored = config["quantization_config"]
+        method = stored.get("quant_method") if isinstance(stored, dict) else None
+        kind = f" ({method})" if isinstance(method, str) else ""
+        notes.append(
+            f"the weights of {name} are stored quantized{kind}: what is looked at is the same model in the "
+            "precision and quantization of each configuration, not as it is stored"
+        )
+    return tuple(notes)
+
+
 def has_text_part(config: object) -> bool:
     """Whether a parsed config.json describes a multimodal model whose text part is used."""
     return isinstance(config, dict) and isinstance(config.get("text_config"), dict)
@@ -72,6 +92,13 @@ def has_text_part(config: object) -> bool:
 
 def _cleaned(config: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in _DROPPED_KEYS}
+
+
+def _is_encoder(config: dict[str, Any], model_type: str) -> bool:
+    """Whether it is an encoder such as BERT: transformers would build it with a head, and without a mask."""
+    known = known_architectures()
+    both = model_type in known.masked_lm and model_type not in known.encoder_decoder
+    return both and not config.get("is_decoder")
 
 
 def _is_encoder_decoder(config: dict[str, Any], model_type: str) -> bool:
@@ -91,6 +118,14 @@ def _refuse(config: dict[str, Any], model_type: str, name: str) -> NoReturn:
     raise UsageError(
         f"{name} ({model_type}) is not a causal language model that the installed transformers can build",
         "choose a decoder-only model, or upgrade transformers if the architecture is newer than it",
+    )
+
+
+def _refuse_encoder(name: str, model_type: str) -> NoReturn:
+    raise UsageError(
+        f"{name} is an encoder ({model_type}), trained to fill in masked words; only causal language models "
+        "are tuned",
+        "choose a decoder-only model; one of this family that was trained as a decoder has is_decoder: true",
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from autotune.errors import UsageError
 from autotune.models.card import Card, find_card, list_cards
-from autotune.models.config import causal_lm_config, has_text_part, is_quantized
+from autotune.models.config import causal_lm_config, config_notes, has_text_part, is_quantized
 from autotune.models.hub import fetch_config
 from trials.wire import ModelSpec
 
@@ -25,6 +25,11 @@ _NO_WEIGHTS_HINT = "leave --load-weights out: memory and speed do not depend on 
 
 
 def resolve_model(name: str, *, weights: bool = False) -> ModelSpec:
+    """The model that a name stands for: `resolve_with_notes` without the notes."""
+    return resolve_with_notes(name, weights=weights)[0]
+
+
+def resolve_with_notes(name: str, *, weights: bool = False) -> tuple[ModelSpec, tuple[str, ...]]:
     """Finds the model that a name stands for.
 
     A folder with a config.json, or a config.json, wins over a card, and a card wins over the hub, so that
@@ -35,7 +40,8 @@ def resolve_model(name: str, *, weights: bool = False) -> ModelSpec:
         weights: whether `ModelSpec.weights` is to say where the real weights are.
 
     Returns:
-        The model, its configuration holding `model_type`.
+        The model, its configuration holding `model_type`; and what the user should know of what was left
+        out of its configuration, one sentence each.
 
     Raises:
         UsageError: if nothing answers to the name, what answers is no causal language model, or weights are
@@ -51,7 +57,7 @@ def resolve_model(name: str, *, weights: bool = False) -> ModelSpec:
         return _from_folder(name, path, weights=weights)
     card = find_card(name)
     if card is not None:
-        return _from_card(name, card, weights=weights)
+        return _from_card(name, card, weights=weights), ()
     if path is not None and path.is_dir():
         _refuse_folder(name, path)
     if name.startswith((".", "/", "~")) or name.endswith(".json") or "\\" in name or name.count("/") > 1:
@@ -74,32 +80,33 @@ def _from_card(name: str, card: Card, *, weights: bool) -> ModelSpec:
     )
 
 
-def _from_file(name: str, path: Path, *, weights: bool) -> ModelSpec:
+def _from_file(name: str, path: Path, *, weights: bool) -> tuple[ModelSpec, tuple[str, ...]]:
     if path.suffix in _NOT_CONFIGS:
         raise UsageError(f"{name} is a file of weights", "give the folder with its config.json, or that file")
-    config = causal_lm_config(_read_json(name, path), name)
+    stored = _read_json(name, path)
+    config = causal_lm_config(stored, name)
     if weights:
         raise UsageError(
             f"{name} is a configuration without weights",
             "give the folder that holds the weights, or a hub id",
         )
-    return ModelSpec(name=name, config=config, weights=None)
+    return ModelSpec(name=name, config=config, weights=None), config_notes(stored, name)
 
 
-def _from_folder(name: str, folder: Path, *, weights: bool) -> ModelSpec:
+def _from_folder(name: str, folder: Path, *, weights: bool) -> tuple[ModelSpec, tuple[str, ...]]:
     stored = _read_json(name, folder / "config.json")
     config = causal_lm_config(stored, name)
     if not weights:
-        return ModelSpec(name=name, config=config, weights=None)
+        return ModelSpec(name=name, config=config, weights=None), config_notes(stored, name)
     _check_weights(name, stored)
     if not any(any(folder.glob(pattern)) for pattern in _WEIGHT_FILES):
         raise UsageError(
             f"the folder {name} holds no weights (model*.safetensors or pytorch_model*.bin)", _NO_WEIGHTS_HINT
         )
-    return ModelSpec(name=name, config=config, weights=str(folder.resolve()))
+    return ModelSpec(name=name, config=config, weights=str(folder.resolve())), config_notes(stored, name)
 
 
-def _from_hub(name: str, *, weights: bool) -> ModelSpec:
+def _from_hub(name: str, *, weights: bool) -> tuple[ModelSpec, tuple[str, ...]]:
     try:
         file = fetch_config(name)
     except UsageError as error:
@@ -114,7 +121,7 @@ def _from_hub(name: str, *, weights: bool) -> ModelSpec:
     config = causal_lm_config(stored, name)
     if weights:
         _check_weights(name, stored)
-    return ModelSpec(name=name, config=config, weights=name if weights else None)
+    return ModelSpec(name=name, config=config, weights=name if weights else None), config_notes(stored, name)
 
 
 def _check_weights(name: str, stored: object) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from autotune.errors import UsageError
-from autotune.models import model_limits, resolve_model
+from autotune.models import model_limits, resolve_with_notes
 from trials.wire import ModelSpec, Point
 
 DEFAULT_RANK = 16
@@ -29,12 +29,14 @@ class Configuration:
         model: resolved.
         seq_len: tokens per sequence.
         point: the configuration.
+        notes: what was left out of the model's own configuration, one sentence each.
     """
 
     name: str
     model: ModelSpec
     seq_len: int
     point: Point
+    notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The configuration as it would stand in a JSONL file."""
@@ -63,7 +65,7 @@ def configuration_of(values: Mapping[str, Any]) -> Configuration:
     name = values.get("model")
     if not isinstance(name, str) or not name:
         raise UsageError("a configuration needs a model", 'e.g. "model": "llama2-7b"')
-    model = resolve_model(name)
+    model, notes = resolve_with_notes(name)
     limits = model_limits(model)
     seq_len = values.get("seq_len")
     if seq_len is None:
@@ -72,7 +74,7 @@ def configuration_of(values: Mapping[str, Any]) -> Configuration:
         raise UsageError(f"seq_len must be a whole number of tokens, not {seq_len!r}")
     if limits.max_seq_len is not None and seq_len > limits.max_seq_len:
         raise UsageError(f"{name} takes at most {limits.max_seq_len:,} tokens a sequence, not {seq_len:,}")
-    return Configuration(name, model, seq_len, _point(values))
+    return Configuration(name, model, seq_len, _point(values), notes)
 
 
 def parse_line(line: str) -> Configuration:
@@ -81,13 +83,22 @@ def parse_line(line: str) -> Configuration:
     Raises:
         UsageError: no JSON object, or one that is no configuration.
     """
+    return configuration_of(parse_object(line))
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """The JSON object that a configuration is written as.
+
+    Raises:
+        UsageError: it is none.
+    """
     try:
-        values = json.loads(line)
+        values = json.loads(text)
     except json.JSONDecodeError as error:
         raise UsageError(f"not JSON: {error.msg} at column {error.colno}") from error
     if not isinstance(values, dict):
         raise UsageError("a line must be a JSON object")
-    return configuration_of(values)
+    return values
 
 
 def _point(values: Mapping[str, Any]) -> Point:

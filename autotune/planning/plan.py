@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autotune.errors import UsageError
 from autotune.planning.advice import Rejection, rejections
 from autotune.planning.outlook import Budgets, Outlook, broken_limit
-from autotune.planning.speed import Rates, estimated_tokens_per_second
 from autotune.prediction.bound import PointPredictor
 from autotune.prediction.prediction import Prediction, PredictionFailure
 from autotune.prediction.predictor import Predictor
 from autotune.space import Setting, enumerate_points, load_space, space_for_method
 from autotune.space.setting import RequestedMethod
+from autotune.throughput import Rates, Training, predicted_speeds
 from trials.wire import ModelSpec, Point
 
 # How many of the best are predicted again by their own trace, so that what is shown is exact.
@@ -47,6 +47,10 @@ class PlanRequest:
     budgets: Budgets
     lora_targets: tuple[str, ...] | None
     rates: Rates
+
+    def training(self) -> Training:
+        """What is trained, on what, for the speed."""
+        return Training(self.model, self.seq_len, self.rates, self.setting.gpus, self.lora_targets)
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,7 @@ def make_plan(request: PlanRequest, predictor: Predictor, say: Say) -> Plan:
         UsageError: no point is possible in this setting.
         PredictionUnavailable: the model cannot be traced at all.
     """
-    method = request.setting.method
-    methods: Sequence[RequestedMethod] = ("lora", "qlora") if method == "auto" else (method,)
+    method, methods = request.setting.method, methods_of(request)
     plan = _plan_of(methods[0], request, predictor, say)
     for later in methods[1:]:
         if plan.fitting:
@@ -104,29 +107,62 @@ def make_plan(request: PlanRequest, predictor: Predictor, say: Say) -> Plan:
     return dataclasses.replace(plan, other_methods=other_methods(plan.method, request, predictor, say))
 
 
+def methods_of(request: PlanRequest) -> Sequence[RequestedMethod]:
+    """The methods to look at, in order: LoRA and then QLoRA for `auto`."""
+    method = request.setting.method
+    return ("lora", "qlora") if method == "auto" else (method,)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A method's space, predicted.
+
+    Attributes:
+        outlooks: of the points that could be predicted, in the space's order.
+        unpredictable: how many could not, by reason.
+        notes: what had to be changed in the space.
+    """
+
+    outlooks: tuple[Outlook, ...]
+    unpredictable: dict[str, int]
+    notes: tuple[str, ...]
+
+
 def _plan_of(method: RequestedMethod, request: PlanRequest, predictor: Predictor, say: Say) -> Plan:
+    found = outlooks_of(method, request, predictor, say)
+    ranked = _exact_best(ranked_outlooks(found.outlooks, request.budgets), request, predictor)
+    return Plan(
+        method=method,
+        outlooks=tuple(ranked),
+        rejected=tuple(rejections(ranked, request.budgets)),
+        unpredictable=found.unpredictable,
+        notes=found.notes,
+    )
+
+
+def outlooks_of(method: RequestedMethod, request: PlanRequest, predictor: Predictor, say: Say) -> Predicted:
+    """Every point of a method's space, predicted from shared traces.
+
+    Raises:
+        UsageError: no point is possible in this setting.
+        PredictionUnavailable: none can be predicted.
+    """
     points, notes = points_of(method, request)
     say(f"{method}: {len(points):,} distinct points")
-    outlooks: list[Outlook] = []
+    predictions: dict[Point, Prediction] = {}
     unpredictable: Counter[str] = Counter()
     for point, prediction in zip(points, _predicted(points, request, predictor), strict=True):
         if isinstance(prediction, Prediction):
-            outlooks.append(_outlook(point, prediction, request))
+            predictions[point] = prediction
         else:
             unpredictable[prediction.error] += 1
+    outlooks = _outlooks(predictions, request)
     if not outlooks and unpredictable:
         from autotune.prediction.errors import PredictionUnavailable
 
         reason, count = unpredictable.most_common(1)[0]
         raise PredictionUnavailable(f"none of {count:,} points can be predicted: {reason}")
-    ranked = _exact_best(ranked_outlooks(outlooks, request.budgets), request, predictor)
-    return Plan(
-        method=method,
-        outlooks=tuple(ranked),
-        rejected=tuple(rejections(ranked, request.budgets)),
-        unpredictable=dict(unpredictable),
-        notes=tuple(notes),
-    )
+    return Predicted(tuple(outlooks), dict(unpredictable), notes)
 
 
 def _predicted(
@@ -168,25 +204,38 @@ def _exact_best(ranked: list[Outlook], request: PlanRequest, predictor: Predicto
         # As many at once as are still wanted: their traces are made side by side.
         end = min(done + EXACT_BEST - fitting, sum(outlook.fits for outlook in ranked))
         points = [outlook.point for outlook in ranked[done:end]]
-        for point, prediction in zip(points, _predicted(points, request, predictor, exact=True), strict=True):
+        for prediction in _predicted(points, request, predictor, exact=True):
             if isinstance(prediction, Prediction):
-                ranked[done] = _outlook(point, prediction, request)
+                ranked[done] = _predicted_anew(ranked[done], prediction, request)
             fitting += ranked[done].fits
             done += 1
     return ranked_outlooks(ranked, request.budgets)
 
 
-def _outlook(point: Point, prediction: Prediction, request: PlanRequest) -> Outlook:
-    speed = estimated_tokens_per_second(
+def exact_outlook(outlook: Outlook, request: PlanRequest, predictor: Predictor) -> Outlook:
+    """The same point, predicted by its own trace."""
+    prediction = predictor.predict(
         request.model,
         request.seq_len,
-        point,
-        total_parameters=prediction.total_parameters,
-        trainable_parameters=prediction.trainable_parameters,
-        rates=request.rates,
+        outlook.point,
+        lora_targets=request.lora_targets,
         processes=request.setting.gpus,
     )
-    return Outlook(point, prediction, broken_limit(prediction, request.budgets), speed)
+    return _predicted_anew(outlook, prediction, request)
+
+
+def _predicted_anew(outlook: Outlook, prediction: Prediction, request: PlanRequest) -> Outlook:
+    limit = broken_limit(prediction, request.budgets)
+    return dataclasses.replace(outlook, prediction=prediction, limit=limit)
+
+
+def _outlooks(predictions: Mapping[Point, Prediction], request: PlanRequest) -> list[Outlook]:
+    """The points' outlooks, with the speed that physics says."""
+    speeds = predicted_speeds(request.training(), list(predictions))
+    return [
+        Outlook(point, prediction, broken_limit(prediction, request.budgets), speed)
+        for (point, prediction), speed in zip(predictions.items(), speeds, strict=True)
+    ]
 
 
 def other_methods(
@@ -217,11 +266,12 @@ def other_methods(
         least = min(point.micro_batch_size for point in points)
         points = tuple(point for point in points if point.micro_batch_size == least)
         say(f"would {other} fit? {len(points):,} points")
-        outlooks = [
-            _outlook(point, adjust(point, prediction), plain)
+        predictions = {
+            point: adjust(point, prediction)
             for point, prediction in zip(points, _predicted(points, plain, predictor), strict=True)
             if isinstance(prediction, Prediction)
-        ]
+        }
+        outlooks = _outlooks(predictions, plain)
         fitting = [one for one in ranked_outlooks(outlooks, request.budgets) if one.fits]
         if fitting:
             found[other] = fitting[0]

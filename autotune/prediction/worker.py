@@ -12,6 +12,9 @@ from typing import IO, Any
 
 from autotune.prediction.errors import PredictionUnavailable, WorkerDied
 
+# Kinds of error whose message is written for the user; any other is a library's own.
+IN_WORDS = frozenset({"InvalidPoint", "Died"})
+
 
 class TraceWorker:
     """One tracing process. Not thread-safe: one request at a time.
@@ -49,8 +52,11 @@ class TraceWorker:
             raise self._died()
         answer: dict[str, Any] = json.loads(line)
         if not answer["ok"]:
+            reason, kind = answer["error"], answer["kind"]
+            if kind not in IN_WORDS:
+                reason = f"the libraries fail with {kind}: {reason}"
             raise PredictionUnavailable(
-                f"cannot be traced: {answer['error']}", "its memory is only known by measuring it"
+                f"cannot be traced: {reason}", "its memory is only known by measuring it"
             )
         return answer
 

@@ -3,6 +3,15 @@
 from autotune.running.machine import Machine, default_device, inspect_machine
 from autotune.running.ops import needed_ops
 from autotune.running.outside import OutsideShare
+from autotune.running.probing import machine_rates
 from autotune.running.runner import TrialRunner
 
-__all__ = ["Machine", "OutsideShare", "TrialRunner", "default_device", "inspect_machine", "needed_ops"]
+__all__ = [
+    "Machine",
+    "OutsideShare",
+    "TrialRunner",
+    "default_device",
+    "inspect_machine",
+    "machine_rates",
+    "needed_ops",
+]

@@ -9,6 +9,7 @@ from pathlib import Path
 from trials.wire import Device
 
 EXPANDABLE_SEGMENTS = "expandable_segments:True"
+MMAP_THRESHOLD_BYTES = str(128 << 10)
 
 
 def trial_environment(device: Device, environment: Mapping[str, str]) -> dict[str, str]:
@@ -34,6 +35,11 @@ def trial_environment(device: Device, environment: Mapping[str, str]) -> dict[st
         result.update(DS_ACCELERATOR="cpu", CUDA_VISIBLE_DEVICES="")
         # Spinning OpenMP threads make a step up to forty times slower as soon as one other process computes.
         result.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        # glibc keeps ever larger freed blocks for itself, which would count as memory of whatever is measured
+        # next: with a threshold that it may not raise, freed tensors are given back.
+        result.setdefault("MALLOC_MMAP_THRESHOLD_", MMAP_THRESHOLD_BYTES)
+        # oneDNN keeps some hundred kilobytes for each operation and shape it has seen, a thousand of them.
+        result.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "40")
     # Trials import this project from where it runs now, installed or not.
     root = str(Path(__file__).resolve().parents[2])
     parts = [root, *filter(None, result.get("PYTHONPATH", "").split(os.pathsep))]

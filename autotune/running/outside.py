@@ -74,7 +74,7 @@ class OutsideShare:
                 work_dir=str(folder),
             )
             (folder / "process-group").unlink(missing_ok=True)
-            self.learn(point, runner.run(spec, timeout_seconds=PROBE_TIMEOUT_SECONDS))
+            self.learn(point, runner.run(spec, timeout_seconds=PROBE_TIMEOUT_SECONDS, fresh=True))
 
     def bytes_for(self, point: Point) -> int:
         """The share to leave for a point: of its kind, else the largest known, else none."""

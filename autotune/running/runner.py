@@ -22,6 +22,7 @@ from trials.wire import Device, ModelSpec, Outcome, Phase, TrialResult, TrialSpe
 START_TIMEOUT_SECONDS = 300.0
 OPS_TIMEOUT_SECONDS = 900.0
 INSPECTION_TIMEOUT_SECONDS = 300.0
+PROBE_TIMEOUT_SECONDS = 120.0
 # The server keeps the trial's time itself; this is for a server that does not answer any more.
 GRACE_SECONDS = 30.0
 
@@ -101,13 +102,25 @@ class TrialRunner:
             )
         return body
 
-    def run(self, spec: TrialSpec, *, timeout_seconds: float, on_event: OnEvent | None = None) -> TrialResult:
-        """Run one trial in a process of its own.
+    def probe_machine(self) -> dict[str, Any]:
+        """The machine's rates, see `trials.probe.probe_machine`; or `error`, where none were measured."""
+        return self._job({"request": "probe"}, "probe.log", PROBE_TIMEOUT_SECONDS, None)
+
+    def run(
+        self,
+        spec: TrialSpec,
+        *,
+        timeout_seconds: float,
+        on_event: OnEvent | None = None,
+        fresh: bool = False,
+    ) -> TrialResult:
+        """Run one trial: on the last one's engine where that is of its build, else in a new process.
 
         Args:
             spec: what to run; its log's and its work folder must exist.
             timeout_seconds: the trial is killed after this long, and its result says so.
             on_event: called with each event as it comes.
+            fresh: in a process of its own, which ends with it; a confirmation always has one.
 
         Returns:
             The result, whatever the trial does.
@@ -120,6 +133,7 @@ class TrialRunner:
             "request": "trial",
             "spec": spec.model_dump(mode="json"),
             "timeout_seconds": timeout_seconds,
+            "fresh": fresh,
         }
         phase = Phase.LOAD
         began = time.monotonic()
@@ -147,6 +161,16 @@ class TrialRunner:
             message="the trial's process does not answer" if outcome is Outcome.TIMEOUT else words,
             trial_seconds=time.monotonic() - began,
         )
+
+    def release(self) -> None:
+        """Give back the memory of an engine that waits for another point, if there is one."""
+        if not self._alive():
+            return
+        self._send({"request": "release"})
+        for event in self._events(GRACE_SECONDS):
+            if event["event"] == "done":
+                return
+        self.close()
 
     def close(self) -> None:
         """End the process and every trial."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from autotune.space.batch import accumulation_steps, misses_global_batch
-from autotune.space.setting import PARTIAL_CHECKPOINTING, Setting
+from autotune.space.setting import Setting
+from autotune.space.trainers import LIMITS, why_beyond
 from trials.wire import Point
 
 Rule = Callable[[Point, Setting], str | None]
@@ -144,15 +145,16 @@ def _batch_matches(point: Point, setting: Setting) -> str | None:
     return None
 
 
-def _trainer_can_checkpoint(point: Point, setting: Setting) -> str | None:
-    if (
-        point.checkpoint_fraction in (0.0, 1.0)
-        or setting.trainer is None
-        or PARTIAL_CHECKPOINTING[setting.trainer]
-    ):
-        return None
-    return f"{setting.trainer} checkpoints all layers or none: set checkpoint_fraction: [0, 1]"
+def _trainer_can_express_engine(point: Point, setting: Setting) -> str | None:
+    return why_beyond(setting.trainer, point, _ENGINE_KNOBS) if setting.trainer else None
 
+
+def _trainer_can_express_shape(point: Point, setting: Setting) -> str | None:
+    return why_beyond(setting.trainer, point, _SHAPE_KNOBS) if setting.trainer else None
+
+
+_SHAPE_KNOBS = frozenset(SHAPE_FIELDS)
+_ENGINE_KNOBS = frozenset(LIMITS) - _SHAPE_KNOBS
 
 ENGINE_RULES: tuple[Rule, ...] = (
     _offload_needs_stage,
@@ -163,5 +165,6 @@ ENGINE_RULES: tuple[Rule, ...] = (
     _attention_is_possible,
     _liger_is_possible,
     _method_is_wanted,
+    _trainer_can_express_engine,
 )
-SHAPE_RULES: tuple[Rule, ...] = (_batch_matches, _trainer_can_checkpoint)
+SHAPE_RULES: tuple[Rule, ...] = (_batch_matches, _trainer_can_express_shape)

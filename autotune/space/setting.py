@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal
 
-from autotune.errors import UsageError
+from autotune.space.trainers import check_trainer
 from trials.wire import Device
 
 RequestedMethod = Literal["auto", "full", "lora", "qlora", "any"]
@@ -69,32 +68,3 @@ class Setting:
         assert self.method in ("auto", "full", "lora", "qlora", "any"), self.method
         assert self.gpus >= 1 and (self.global_batch is None or self.global_batch >= 1) and self.min_rank >= 0
         check_trainer(self.trainer)
-
-
-# The share of checkpointed layers is our own doing: transformers switches all layers or none,
-# and so does every trainer built on it. `script` is the train.py we export, `deepspeed` a loop of
-# the user's own that can do the same.
-PARTIAL_CHECKPOINTING = {
-    "script": True,
-    "deepspeed": True,
-    "transformers": False,
-    "accelerate": False,
-    "trl": False,
-    "peft": False,
-    "llamafactory": False,
-    "axolotl": False,
-    "swift": False,
-}
-
-
-def trainers() -> tuple[str, ...]:
-    """The trainers a winner can be restricted to."""
-    return tuple(PARTIAL_CHECKPOINTING)
-
-
-def check_trainer(trainer: str | None) -> None:
-    """Raises a UsageError with the closest name if there is no such trainer."""
-    if trainer is not None and trainer not in PARTIAL_CHECKPOINTING:
-        close = get_close_matches(trainer.lower(), trainers(), n=1)
-        hint = f"did you mean {close[0]}?" if close else "one of: " + ", ".join(trainers())
-        raise UsageError(f"there is no trainer {trainer!r}", hint)

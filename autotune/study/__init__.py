@@ -13,11 +13,12 @@ from autotune.study.storage_url import default_storage_url, redact
 
 if TYPE_CHECKING:
     from autotune.study.study import Study
-    from autotune.study.summaries import StudySummary, latest_study, list_studies
+    from autotune.study.summaries import StudySummary, contents_of, latest_study, list_studies
 
 _LAZY = {
     "Study": "autotune.study.study",
     "StudySummary": "autotune.study.summaries",
+    "contents_of": "autotune.study.summaries",
     "latest_study": "autotune.study.summaries",
     "list_studies": "autotune.study.summaries",
 }
@@ -28,6 +29,7 @@ __all__ = [
     "Study",
     "StudyInputs",
     "StudySummary",
+    "contents_of",
     "default_storage_url",
     "is_dominated",
     "latest_study",

@@ -11,6 +11,30 @@ from pydantic import Field
 from trials.wire import Device, Strict
 
 DIGEST_DIGITS = 6
+# What a study's name is made of since the first version. A field that came later counts only where it is not
+# at its default, so that the same command finds the study that an older autotune began.
+FIRST_FIELDS = frozenset(
+    {
+        "model",
+        "model_digest",
+        "method",
+        "seq_len",
+        "global_batch",
+        "exact_global_batch",
+        "budget_bytes",
+        "host_budget_bytes",
+        "device",
+        "gpu_name",
+        "gpus",
+        "space_name",
+        "space_digest",
+        "min_rank",
+        "lora_targets",
+        "trainer",
+        "load_weights",
+        "nvme_path",
+    }
+)
 
 
 class StudyInputs(Strict):
@@ -43,7 +67,10 @@ class StudyInputs(Strict):
 
     def digest(self) -> str:
         """64 hexadecimal digits that are equal exactly if the inputs are."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        fields, values = type(self).model_fields, self.model_dump(mode="json")
+        defaults = {name: getattr(self, name) == fields[name].default for name in values}
+        counted = {name: values[name] for name in values if name in FIRST_FIELDS or not defaults[name]}
+        text = json.dumps(counted, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def study_name(self) -> str:

@@ -20,6 +20,8 @@ class Record:
         predicted: what was predicted before it was launched, in JSON values.
         started_at: aware, UTC.
         finished_at: aware, UTC; None while it runs.
+        position: the number that users see, 1 for the first: without gaps, since trials that were interrupted
+            are not counted.
     """
 
     number: int
@@ -28,3 +30,9 @@ class Record:
     predicted: dict[str, Any] | None
     started_at: datetime
     finished_at: datetime | None
+    position: int = 0
+
+    def __post_init__(self) -> None:
+        """Without anything known of interrupted trials, no trial was interrupted."""
+        if not self.position:
+            object.__setattr__(self, "position", self.number + 1)

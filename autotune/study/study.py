@@ -5,6 +5,7 @@ Only real trials are in it. What a sampler thinks in between lives in memory (au
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -18,19 +19,29 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.errors import UsageError
-from autotune.study.identity import OPENED_AT, SCHEMA, checked_name, create_study, read_inputs
+from autotune.study.identity import (
+    CONFIRMATION,
+    MACHINE,
+    NOTE,
+    OPENED_AT,
+    SCHEMA,
+    checked_name,
+    create_study,
+    read_head,
+)
 from autotune.study.inputs import StudyInputs
+from autotune.study.measured_on import MeasuredOn, machine_of_results
 from autotune.study.owner import this_process
 from autotune.study.point_taken import PointTaken
 from autotune.study.record import Record
 from autotune.study.states import verdict
 from autotune.study.storage import attempt, connect
+from autotune.study.stored import StoredConfirmation, StoredHead, StoredTrial
 from autotune.study.trial_codec import (
     ABANDONED,
     FINISHED_AT,
     RESULT,
     decode_confirmation,
-    decode_result,
     encode_confirmation,
     encode_result,
     is_ours,
@@ -40,14 +51,12 @@ from autotune.study.trial_codec import (
     now_text,
     summary_attributes,
     to_record,
+    to_stored,
 )
 from trials.wire import Point, TrialResult
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-CONFIRMATION = "confirmation:"
-NOTE = "note:"
 
 
 class Study:
@@ -87,7 +96,7 @@ class Study:
         assert storage is not None
         attempt(storage_url, lambda: create_study(storage, name, inputs))
         study = cls(storage_url, storage, name, inputs)
-        found = study._read_inputs()
+        found = study.head().inputs
         different = inputs.differences(found)
         if different:
             field = different[0]
@@ -119,7 +128,7 @@ class Study:
             )
             raise UsageError(f"there is no study {name!r}", hint)
         attrs = next(study.user_attrs for study in studies if study.study_name == name)
-        return cls(storage_url, storage, name, read_inputs(attrs, name))
+        return cls(storage_url, storage, name, read_head(attrs, name).inputs)
 
     def records(self) -> tuple[Record, ...]:
         """The trials that are over, and those that a live process runs (without a result), by number.
@@ -127,15 +136,18 @@ class Study:
         Trials that were interrupted are not among them: their points may be tried again.
         """
         now = datetime.now(UTC)
-        records = []
+        records: list[Record] = []
         for trial in self._trials():
             if not is_over(trial) and not is_pending(trial, now):
                 continue
             known = self._records.get(trial.number)
             if known is None:
                 known = to_record(trial, self.name)
-                if is_over(trial):
-                    self._records[trial.number] = known
+            # An earlier trial may have been interrupted since this one was read.
+            if known.position != len(records) + 1:
+                known = dataclasses.replace(known, position=len(records) + 1)
+            if is_over(trial):
+                self._records[trial.number] = known
             records.append(known)
         return tuple(records)
 
@@ -178,8 +190,9 @@ class Study:
         trial = self._trial(number)
         if trial.state.is_finished():
             return
-        if RESULT in trial.system_attrs:
-            self._close(trial, decode_result(trial.system_attrs[RESULT], f"trial {number} of {self.name}"))
+        result = to_stored(trial, self.name).result
+        if result is not None:
+            self._close(trial, result)
             return
         self._do(self._storage.set_trial_user_attr, trial._trial_id, "outcome", ABANDONED)
         self._do(self._optuna.tell, number, state=TrialState.FAIL, skip_if_finished=True)
@@ -194,12 +207,17 @@ class Study:
 
     def confirmations(self) -> tuple[Record, ...]:
         """The confirmations, oldest first; their numbers are not those of trials."""
+        return tuple(stored.record() for stored in self.stored_confirmations())
+
+    def stored_trials(self) -> tuple[StoredTrial, ...]:
+        """The trials that are over as they are kept, by number."""
+        return tuple(to_stored(trial, self.name) for trial in self._trials() if is_over(trial))
+
+    def stored_confirmations(self) -> tuple[StoredConfirmation, ...]:
+        """The confirmations as they are kept, oldest first."""
         attrs = self._attrs()
-        return tuple(
-            decode_confirmation(attrs[key], self.name)
-            for key in sorted(attrs)
-            if key.startswith(CONFIRMATION)
-        )
+        keys = sorted(key for key in attrs if key.startswith(CONFIRMATION))
+        return tuple(decode_confirmation(attrs[key], self.name) for key in keys)
 
     def set_note(self, key: str, value: Any) -> None:
         """Keeps a value under a key. The value is JSON."""
@@ -208,6 +226,21 @@ class Study:
     def note(self, key: str) -> Any:
         """The value last kept under a key, or None."""
         return self._attrs().get(NOTE + key)
+
+    def head(self) -> StoredHead:
+        """All that is kept of the study beside its trials and confirmations, as it is now."""
+        return read_head(self._attrs(), self.name)
+
+    def machine(self) -> MeasuredOn | None:
+        """What it was last measured on; None where nothing is known of it."""
+        results = [record.result for record in self.records() if record.result is not None]
+        return self.head().machine or machine_of_results(results)
+
+    def set_machine(self, machine: MeasuredOn) -> None:
+        """Keeps what it is measured on from now on."""
+        if self.head().machine == machine:
+            return
+        self._do(self._optuna.set_user_attr, MACHINE, machine.model_dump(mode="json"))
 
     def delete(self) -> None:
         """Removes the study and all its trials from the storage."""
@@ -264,9 +297,6 @@ class Study:
     def _attrs(self) -> dict[str, Any]:
         attrs: dict[str, Any] = self._do(self._storage.get_study_user_attrs, self._id)
         return attrs
-
-    def _read_inputs(self) -> StudyInputs:
-        return read_inputs(self._attrs(), self.name)
 
     def _do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return attempt(self._url, lambda: function(*args, **kwargs))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from optuna.storages import RDBStorage
+from optuna.study._frozen import FrozenStudy
 
-from autotune.study.identity import CREATED_AT, OPENED_AT, SCHEMA, read_inputs
+from autotune.errors import AutotuneError
+from autotune.study.identity import SCHEMA, last_opened, read_head
 from autotune.study.inputs import StudyInputs
 from autotune.study.storage import attempt, connect
 from autotune.study.trial_codec import is_ours, is_over, is_pending, to_record
@@ -28,6 +31,7 @@ class StudySummary:
         trials: how many ended with each outcome.
         running: how many a live process runs now.
         best_tokens_per_second: of the trials that ran to their end; None if there is none.
+        notes: what is kept beside the trials, by key.
     """
 
     name: str
@@ -37,20 +41,41 @@ class StudySummary:
     trials: Mapping[Outcome, int]
     running: int
     best_tokens_per_second: float | None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a storage holds; other people's Optuna studies are passed over.
+
+    Attributes:
+        summaries: the studies, the one last tuned last.
+        unreadable: by name, why a study cannot be read: a newer autotune wrote it, or it is damaged.
+    """
+
+    summaries: tuple[StudySummary, ...] = ()
+    unreadable: Mapping[str, AutotuneError] = field(default_factory=dict)
 
 
 def list_studies(storage_url: str) -> tuple[StudySummary, ...]:
-    """The studies of a storage, the one last tuned last; other people's Optuna studies are passed over.
+    """The studies of a storage that can be read, the one last tuned last.
 
     Raises:
         UsageError: this is no URL of a storage.
-        EnvironmentProblem: the storage does not work, or a newer autotune wrote a study.
+        EnvironmentProblem: the storage does not work.
+    """
+    return contents_of(storage_url).summaries
+
+
+def contents_of(storage_url: str) -> Contents:
+    """All studies of a storage, those that cannot be read among them.
+
+    Raises:
+        UsageError: this is no URL of a storage.
+        EnvironmentProblem: the storage does not work.
     """
     storage = connect(storage_url, create=False)
-    if storage is None:
-        return ()
-    summaries = attempt(storage_url, lambda: _summaries(storage))
-    return tuple(sorted(summaries, key=lambda summary: summary.opened_at))
+    return Contents() if storage is None else attempt(storage_url, lambda: _contents(storage))
 
 
 def latest_study(storage_url: str) -> str | None:
@@ -66,37 +91,35 @@ def latest_study(storage_url: str) -> str | None:
     studies = [study for study in attempt(storage_url, storage.get_all_studies) if SCHEMA in study.user_attrs]
     if not studies:
         return None
-    return str(max(studies, key=lambda study: _last_opened(study.user_attrs)).study_name)
+    return str(max(studies, key=lambda study: str(last_opened(study.user_attrs))).study_name)
 
 
-def _summaries(storage: RDBStorage) -> list[StudySummary]:
+def _contents(storage: RDBStorage) -> Contents:
     now = datetime.now(UTC)
-    summaries = []
+    summaries, unreadable = [], {}
     for study in storage.get_all_studies():
-        attrs, name = study.user_attrs, study.study_name
-        if SCHEMA not in attrs:
+        if SCHEMA not in study.user_attrs:
             continue
-        inputs = read_inputs(attrs, name)
-        trials = [
-            trial for trial in storage.get_all_trials(study._study_id, deepcopy=False) if is_ours(trial)
-        ]
-        results = [to_record(trial, name).result for trial in trials if is_over(trial)]
-        speeds = [
-            r.tokens_per_second for r in results if r and r.outcome == Outcome.OK and r.tokens_per_second
-        ]
-        summaries.append(
-            StudySummary(
-                name=name,
-                created_at=datetime.fromisoformat(attrs[CREATED_AT]),
-                opened_at=datetime.fromisoformat(_last_opened(attrs)),
-                inputs=inputs,
-                trials=Counter(result.outcome for result in results if result),
-                running=sum(is_pending(trial, now) for trial in trials),
-                best_tokens_per_second=max(speeds, default=None),
-            )
-        )
-    return summaries
+        try:
+            summaries.append(_summary(storage, study, now))
+        except AutotuneError as error:
+            unreadable[study.study_name] = error
+    return Contents(tuple(sorted(summaries, key=lambda summary: summary.opened_at)), unreadable)
 
 
-def _last_opened(attrs: Mapping[str, str]) -> str:
-    return attrs.get(OPENED_AT, attrs[CREATED_AT])
+def _summary(storage: RDBStorage, study: FrozenStudy, now: datetime) -> StudySummary:
+    name = study.study_name
+    head = read_head(study.user_attrs, name)
+    trials = [trial for trial in storage.get_all_trials(study._study_id, deepcopy=False) if is_ours(trial)]
+    results = [to_record(trial, name).result for trial in trials if is_over(trial)]
+    speeds = [r.tokens_per_second for r in results if r and r.outcome == Outcome.OK and r.tokens_per_second]
+    return StudySummary(
+        name=name,
+        created_at=head.created_at,
+        opened_at=head.opened_at,
+        inputs=head.inputs,
+        trials=Counter(result.outcome for result in results if result),
+        running=sum(is_pending(trial, now) for trial in trials),
+        best_tokens_per_second=max(speeds, default=None),
+        notes=head.notes,
+    )

@@ -20,6 +20,8 @@ FIGURES = (
     "host_peak_bytes",
 )
 PHASES = "phase_peak_allocated_bytes"
+# What a trial on a reused engine repeats from the one that built it: it shows nothing of its own.
+OF_THE_BUILD = frozenset({"setup_peak_allocated_bytes"})
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def recorded(prediction: Prediction, correction_bytes: Mapping[str, int]) -> dic
         prediction: with its corrections.
         correction_bytes: what they added, by phase; the prediction less this is as it was made.
     """
-    names = (*FIGURES, "confirmed_required_device_bytes", PHASES, "exact")
+    names = (*FIGURES, "confirmed_required_device_bytes", PHASES, "breakdown", "phase", "exact")
     values = {name: value for name, value in prediction.model_dump(mode="json").items() if name in names}
     if not prediction.exact:
         # Only a replay tells what the allocator would reserve.
@@ -72,7 +74,8 @@ def compared(predicted: Mapping[str, Any], result: TrialResult) -> list[Compared
         predicted: as `recorded` gives it.
         result: the trial's.
     """
-    pairs = [(name, predicted.get(name), getattr(result, name)) for name in FIGURES]
+    shown = [name for name in FIGURES if result.build == "fresh" or name not in OF_THE_BUILD]
+    pairs = [(name, predicted.get(name), getattr(result, name)) for name in shown]
     phases = predicted.get(PHASES) or {}
     measured = result.phase_peak_allocated_bytes
     pairs += [(phase, phases[phase], measured[phase]) for phase in phases if phase in measured]

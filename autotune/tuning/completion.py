@@ -1,4 +1,4 @@
-"""Whether an earlier call searched all there is, so that the same command again need not begin.
+"""Whether an earlier call searched all there is, or enough, so that the same command again need not begin.
 
 Which points are not worth a launch is known only to predictions, and those to a process that takes long to
 start. So a search that has run out of points notes under what circumstances it did.
@@ -20,22 +20,25 @@ if TYPE_CHECKING:
 NOTE = "searched"
 
 
-def note_searched(study: Study, task: Task, *, host_limited: bool) -> None:
-    """Keep that no point is left.
+def note_searched(study: Study, task: Task, *, host_limited: bool, until: float = 0.0) -> None:
+    """Keep that no point is left, or none that is worth its trial.
 
     Args:
         study: whose search has run out of points.
         task: as it was asked for, before the model was looked at.
         host_limited: whether host memory kept some point from being launched.
+        until: less than this share was expected to be left to gain; 0: no point was left at all.
     """
     host_bytes = task.host_budget_bytes if host_limited else None
-    study.set_note(NOTE, {"state": _state(study, task), "host_bytes": host_bytes})
+    study.set_note(NOTE, {"state": _state(study, task), "host_bytes": host_bytes, "until": until})
 
 
 def is_searched(study: Study, task: Task) -> bool:
-    """Whether no point was left, and nothing has changed that could make one."""
+    """Whether no point was left to this request, and nothing has changed that could make one."""
     note: Any = study.note(NOTE)
     if note is None or note["state"] != _state(study, task):
+        return False
+    if note.get("until", 0.0) > task.request.until:
         return False
     return note["host_bytes"] is None or task.host_budget_bytes <= note["host_bytes"]
 

@@ -1,4 +1,7 @@
-"""The winner is measured again, longer and alone, before it is announced; if it fails, the next one is."""
+"""The winner is measured again, longer and alone, before it is announced; if it fails, the next one is.
+
+The runner-up is measured again too where that could change who wins: shortly, in a fresh process.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from autotune.tuning.folders import trial_id
 from autotune.tuning.repeats import repeated_failure, repeated_problem
 from autotune.tuning.session import Session, measured_records
 from autotune.winner import choose_winner
-from autotune.winner.ranking import tokens_per_second
+from autotune.winner.choice import same_speed
+from autotune.winner.ranking import ranking, tokens_per_second
 from trials.wire import Outcome, Point, TrialResult
 
 if TYPE_CHECKING:
@@ -21,6 +26,7 @@ CONFIRM_TIMEOUT_FACTOR = 2.0
 MOST_CONFIRMED = 3
 CLEARLY_FASTER = 1.05
 DECIDED_NOTE = "decided"
+RECHECKED_NOTE = "rechecked"
 
 
 @dataclass(frozen=True)
@@ -74,10 +80,16 @@ def confirmation_of(study: Study, point: Point) -> TrialResult | None:
 
 
 def effective_records(study: Study) -> list[Record]:
-    """The trials that count, each with its confirmation's result in place of its own where there is one."""
+    """The trials that count, each with the result of its latest measurement in a process of its own."""
     records = measured_records(study)
     known = {record.point: confirmation_of(study, record.point) for record in records}
-    return [dataclasses.replace(record, result=known[record.point] or record.result) for record in records]
+    rechecked = _rechecked(study)
+    return [
+        dataclasses.replace(
+            record, result=known[record.point] or rechecked.get(record.number) or record.result
+        )
+        for record in records
+    ]
 
 
 def best_so_far(study: Study) -> Chosen | None:
@@ -135,6 +147,7 @@ def confirm_winner(session: Session) -> Chosen | None:
     best = choose_winner(confirmed, budget_bytes=budget_bytes)
     if best is None:
         return None
+    best = _against_runner_up(session, best, confirmed, excluded)
     if unsettled:
         # The next call tries the faster one again: nothing is known against it.
         session.observer.say("a faster configuration could not be confirmed; the same command tries it again")
@@ -142,6 +155,67 @@ def confirm_winner(session: Session) -> Chosen | None:
     with session.interrupts.held():
         study.set_note(DECIDED_NOTE, {"number": best.number, "trials": len(session.measured())})
     return best_so_far(study)
+
+
+def _against_runner_up(
+    session: Session, best: Record, confirmed: list[Record], excluded: set[Point]
+) -> Record:
+    """The winner after its runner-up had a fresh measurement, where that one's own leaves a doubt.
+
+    Args:
+        session: the work.
+        best: the winner among the confirmed.
+        confirmed: records with their confirmations' results.
+        excluded: points that do not hold.
+    """
+    budget_bytes = session.task.budget.size_bytes
+    others = excluded | {record.point for record in confirmed}
+    runner_up = next(iter(ranking(effective_records(session.study), others, budget_bytes=budget_bytes)), None)
+    if runner_up is None or not _is_doubtful(runner_up, best):
+        return best
+    if runner_up.number not in _rechecked(session.study):
+        runner_up = dataclasses.replace(runner_up, result=_recheck(session, runner_up))
+    if choose_winner([best, runner_up], budget_bytes=budget_bytes) is not runner_up:
+        return best
+    result = confirmation_of(session.study, runner_up.point) or _confirm(session, runner_up)
+    if not holds(result, budget_bytes):
+        session.observer.say("the runner-up does not hold in a longer run: the winner stays")
+        return best
+    both = [best, dataclasses.replace(runner_up, result=result)]
+    return choose_winner(both, budget_bytes=budget_bytes) or best
+
+
+def _is_doubtful(runner_up: Record, best: Record) -> bool:
+    """Whether a measurement in a fresh process could make it the winner."""
+    assert runner_up.result is not None
+    return runner_up.result.build == "reused" or same_speed(runner_up, best)
+
+
+def _recheck(session: Session, record: Record) -> TrialResult:
+    """A short measurement in a process of its own, kept in the study."""
+    from autotune.study.trial_codec import encode_result
+
+    session.observer.detail("measuring the runner-up again in a fresh process")
+    spec = session.spec(trial_id(record.position, record.number, "recheck"), record.point)
+    result = session.run(spec, session.task.request.trial_timeout_seconds, fresh=True)
+    with session.interrupts.held():
+        kept = dict(session.study.note(RECHECKED_NOTE) or {})
+        kept[str(record.number)] = encode_result(result)
+        session.study.set_note(RECHECKED_NOTE, kept)
+    session.look_back(
+        "the runner-up's second measurement",
+        record.point,
+        result,
+        session.foresight.recorded(record.point) if session.foresight else None,
+    )
+    return result
+
+
+def _rechecked(study: Study) -> dict[int, TrialResult]:
+    kept: Any = study.note(RECHECKED_NOTE)
+    if not kept:
+        return {}
+    return {int(number): TrialResult.model_validate(value) for number, value in kept.items()}
 
 
 def _is_open(result: TrialResult) -> bool:
@@ -161,7 +235,8 @@ def _worth_confirming(record: Record, confirmed: list[Record]) -> bool:
 
 def _confirm(session: Session, record: Record) -> TrialResult:
     session.observer.confirming(record.point)
-    spec = session.spec(f"confirm-{record.number + 1}", record.point, confirm=True)
+    name = trial_id(record.position, record.number, "confirm")
+    spec = session.spec(name, record.point, confirm=True)
     result = session.run(spec, CONFIRM_TIMEOUT_FACTOR * session.task.request.trial_timeout_seconds)
     with session.interrupts.held():
         session.study.add_confirmation(record.point, result)

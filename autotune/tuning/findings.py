@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import ExitCode
+from autotune.tuning.certainty import kept_remaining
 from autotune.tuning.confirm import Chosen, best_so_far, effective_records, failed_points
 from autotune.tuning.session import SKIPPED_NOTE, measured_records
 from autotune.tuning.shortfall import PredictedShortfall, Shortfall
-from autotune.winner import Price, price_list
+from autotune.winner import Price, price_list, tied_with
 from trials.wire import Outcome, TrialResult
 
 if TYPE_CHECKING:
     from autotune.study import Record, Study
+    from autotune.throughput import Remaining
 
 _MEASURED = (
     "tokens_per_second",
@@ -47,6 +49,8 @@ class Findings:
         counts: trials by outcome, every outcome named; the confirmation is not among them.
         skipped: points never launched because they were predicted not to fit.
         budget_bytes: device memory for one process.
+        ties: other trials that the clock cannot tell from the winner, fastest first.
+        remaining: what was expected to be left to gain when the search ended; None where nobody knows.
     """
 
     study: str
@@ -55,6 +59,8 @@ class Findings:
     counts: dict[str, int]
     skipped: int
     budget_bytes: int
+    ties: tuple[Record, ...] = ()
+    remaining: Remaining | None = None
 
     @property
     def total(self) -> int:
@@ -72,6 +78,7 @@ class RunResult:
         export_dir: the winner's folder; None where there is no winner.
         shortfall: what the smallest point needs, where nothing fits.
         interrupted: whether the user stopped it.
+        reuse: which studies it learned from, and what is left of the trust in them.
     """
 
     findings: Findings
@@ -79,6 +86,7 @@ class RunResult:
     export_dir: Path | None
     shortfall: Shortfall | PredictedShortfall | None
     interrupted: bool
+    reuse: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -93,6 +101,7 @@ class RunResult:
             "wall_seconds": round(self.wall_seconds, 3),
             "export_dir": str(self.export_dir) if self.export_dir else None,
             "interrupted": self.interrupted,
+            **self.reuse,
         }
         if self.shortfall is not None:
             answer["smallest_needed_bytes"] = self.shortfall.needed_bytes
@@ -107,9 +116,12 @@ class RunResult:
 def findings_of(study: Study) -> Findings:
     """What the study found so far; nothing is run."""
     records = measured_records(study)
-    inputs = study.inputs
+    inputs, chosen = study.inputs, best_so_far(study)
+    effective = effective_records(study)
+    winner = next((one for one in effective if chosen and one.number == chosen.record.number), None)
+    able = [record for record in effective if record.point not in failed_points(study)]
     prices = price_list(
-        effective_records(study),
+        effective,
         exclude=failed_points(study),
         seq_len=inputs.seq_len if inputs.global_batch is None else None,
         gpus=inputs.gpus,
@@ -117,11 +129,13 @@ def findings_of(study: Study) -> Findings:
     )
     return Findings(
         study=study.name,
-        chosen=best_so_far(study),
+        chosen=chosen,
         prices=prices,
         counts=outcome_counts(records),
         skipped=int(study.note(SKIPPED_NOTE) or 0),
         budget_bytes=inputs.budget_bytes,
+        ties=tuple(tied_with(winner, able, budget_bytes=inputs.budget_bytes)) if winner else (),
+        remaining=kept_remaining(study),
     )
 
 
@@ -140,13 +154,35 @@ def findings_json(findings: Findings) -> dict[str, Any]:
         "skipped": findings.skipped,
         "budget_bytes": findings.budget_bytes,
         "price_list": [price_json(price) for price in findings.prices],
+        "ties": [tie_json(record) for record in findings.ties],
+        "certainty": certainty_json(findings.remaining) if findings.remaining else None,
+    }
+
+
+def tie_json(record: Record) -> dict[str, Any]:
+    """A configuration that is as fast as the winner, as far as the clock can tell."""
+    assert record.result is not None
+    return {
+        "trial": record.position,
+        "point": record.point.model_dump(mode="json"),
+        **{name: getattr(record.result, name) for name in _MEASURED[:3]},
+    }
+
+
+def certainty_json(remaining: Remaining) -> dict[str, Any]:
+    """How sure the search is of its winner."""
+    return {
+        "expected_gain_left": remaining.share,
+        "probability_beaten": remaining.beaten,
+        "margin": remaining.margin,
+        "unmeasured_points": remaining.points,
     }
 
 
 def winner_json(chosen: Chosen) -> dict[str, Any]:
     """The winner's point and figures."""
     return {
-        "trial": chosen.record.number + 1,
+        "trial": chosen.record.position,
         "method": chosen.record.point.method,
         "point": chosen.record.point.model_dump(mode="json"),
         "confirmed": chosen.confirmation is not None,

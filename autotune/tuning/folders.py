@@ -43,6 +43,17 @@ class Folders:
             self.work.parent.rmdir()
 
 
+def trial_id(position: int, number: int, kind: str = "trial") -> str:
+    """The name of a trial and of its log: by the number that users see, and unique within the study.
+
+    Args:
+        position: the number that users see.
+        number: in the storage, from 0; after a trial that was interrupted the two part.
+        kind: `trial`, or `confirm` for a winner's longer run.
+    """
+    return f"{kind}-{position}" if position == number + 1 else f"{kind}-{position}-{number + 1}"
+
+
 def study_folders(data_folder: Path, study: str, export_dir: Path | None) -> Folders:
     """The folders of the study of this name under the user's data folder."""
     return Folders(
@@ -67,3 +78,24 @@ def check_writable(folder: Path, purpose: str) -> None:
         raise EnvironmentProblem(
             f"cannot write {purpose} to {folder}: {reason}", "give another folder"
         ) from error
+
+
+def check_can_be_made(folder: Path, purpose: str, hint: str) -> None:
+    """Whether a folder could be made and written to: what is made for that is removed again.
+
+    Raises:
+        EnvironmentProblem: it cannot.
+    """
+    made = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x" * 4096)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"cannot write {purpose} to {folder}: {error.strerror or error}", hint
+        ) from error
+    finally:
+        for parent in made:
+            with contextlib.suppress(OSError):
+                parent.rmdir()

@@ -11,8 +11,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from autotune.errors import AutotuneError
 from autotune.planning.outlook import Budgets, Outlook, broken_limit
@@ -24,9 +26,10 @@ from autotune.tuning.comparison import recorded
 from trials.wire import ModelSpec, Phase, Point
 
 if TYPE_CHECKING:
-    from autotune.planning.speed import Rates
     from autotune.prediction import Predictor
     from autotune.running import OutsideShare
+    from autotune.throughput import Rates, Training
+    from autotune.throughput.coefficients import Vector
     from autotune.tuning.corrections import Corrections
 
 # Closer to the budget than this, a point's own trace decides.
@@ -40,6 +43,8 @@ ESTIMATE_SHARE = 0.9
 LAST_PHASE = Phase.LATER_STEP
 
 Verdict = Literal["fits", "near", "device", "host"]
+# What is near is looked at closely before it is launched: what it costs to be wrong is that look.
+CHANCES: dict[Verdict | None, float] = {"fits": 1.0, "near": 0.9, "device": 0.0, "host": 0.0}
 Say = Callable[[str], None]
 
 
@@ -53,7 +58,7 @@ class Foreseen:
         lora_targets: adapted modules; None for all linear layers except the head.
         processes: data-parallel processes.
         budgets: of one process.
-        rates: the GPU's, for a rough speed.
+        rates: the machine's, for the speed.
     """
 
     model: ModelSpec
@@ -62,6 +67,12 @@ class Foreseen:
     processes: int
     budgets: Budgets
     rates: Rates
+
+    def training(self) -> Training:
+        """What is trained, on what, for the speed."""
+        from autotune.throughput import Training
+
+        return Training(self.model, self.seq_len, self.rates, self.processes, self.lora_targets)
 
 
 class Foresight:
@@ -182,6 +193,18 @@ class Foresight:
         """Whether a point is worth a launch, as far as is known."""
         return self.verdict(point) not in ("device", "host")
 
+    def chances(self, points: Sequence[Point]) -> Vector:
+        """The chance that each point is launched and fits: by its verdict, else by what its sizes say."""
+        from autotune.throughput.room import chance_of_room, rough_needs
+
+        verdicts = [self.verdict(point) for point in points]
+        known = np.array([CHANCES.get(verdict, np.nan) for verdict in verdicts])
+        unknown = np.flatnonzero(np.isnan(known))
+        if len(unknown):
+            needs = rough_needs(self.about.training(), [points[int(row)] for row in unknown])
+            known[unknown] = chance_of_room(needs, [], limit_bytes=self.about.budgets.device_bytes)
+        return known
+
     def decide(self, point: Point) -> bool:
         """Whether a point is to be launched: one near a limit, or not predicted yet, is looked at first."""
         if point in self._waiting:
@@ -242,24 +265,11 @@ class Foresight:
 
     def outlooks(self, points: Iterable[Point]) -> list[Outlook]:
         """The outlooks of those points that are predicted, with a rough speed."""
-        from autotune.planning.speed import estimated_tokens_per_second
+        from autotune.throughput import predicted_speeds
 
-        about, found = self.about, []
-        for point in points:
-            outlook = self.outlook(point)
-            if outlook is None:
-                continue
-            speed = estimated_tokens_per_second(
-                about.model,
-                about.seq_len,
-                point,
-                total_parameters=outlook.prediction.total_parameters,
-                trainable_parameters=outlook.prediction.trainable_parameters,
-                rates=about.rates,
-                processes=about.processes,
-            )
-            found.append(Outlook(point, outlook.prediction, outlook.limit, speed))
-        return found
+        found = [outlook for outlook in map(self.outlook, points) if outlook is not None]
+        speeds = predicted_speeds(self.about.training(), [outlook.point for outlook in found])
+        return [replace(one, tokens_per_second=speed) for one, speed in zip(found, speeds, strict=True)]
 
     def excluded_by_corrections(self) -> int:
         """How many points would be launched, had no trial shown that they need more than was predicted."""

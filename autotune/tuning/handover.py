@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ from autotune.tuning.confirm import Chosen
 from trials.wire import ModelSpec
 
 if TYPE_CHECKING:
+    from autotune.running import Machine
     from autotune.study import Study
+    from autotune.study.measured_on import MeasuredOn
 
 MODEL_NOTE = "model"
 COMMAND_NOTE = "command"
@@ -29,17 +32,25 @@ def remember(study: Study, model: ModelSpec, command: str, trials: int) -> None:
         study.set_note(TRIALS_NOTE, trials)
 
 
+def measured_on(machine: Machine) -> MeasuredOn:
+    """What of the machine a study keeps: what decides memory and speed."""
+    from autotune.study.measured_on import MeasuredOn
+
+    return MeasuredOn(
+        gpu_name=machine.gpu_name,
+        driver=machine.driver,
+        host_cpus=os.cpu_count(),
+        versions=dict(machine.versions),
+    )
+
+
 def winner_of(study: Study, chosen: Chosen) -> Winner:
     """The winner with all that is needed to write it down for a trainer.
 
     Raises:
         UsageError: the study was not made by `autotune run` and does not know its model.
     """
-    inputs = study.inputs
-    note: Any = study.note(MODEL_NOTE)
-    if note is None:
-        raise UsageError(f"the study {study.name} does not hold its model", "run 'autotune run' on it once")
-    model = ModelSpec.model_validate(note)
+    inputs, model = study.inputs, model_of(study)
     result = chosen.record.result
     assert result is not None, "a winner was measured"
     return Winner(
@@ -59,6 +70,18 @@ def winner_of(study: Study, chosen: Chosen) -> Winner:
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=str(study.note(COMMAND_NOTE) or f"autotune run --study {study.name}"),
     )
+
+
+def model_of(study: Study) -> ModelSpec:
+    """The model that a study is about.
+
+    Raises:
+        UsageError: the study was not made by `autotune run` and does not know it.
+    """
+    note: Any = study.note(MODEL_NOTE)
+    if note is None:
+        raise UsageError(f"the study {study.name} does not hold its model", "run 'autotune run' on it once")
+    return ModelSpec.model_validate(note)
 
 
 def _hub_id(name: str) -> str | None:

@@ -49,6 +49,11 @@ class Progress:
     best_result: TrialResult | None = None
     skipped: int = 0
 
+    @property
+    def expected(self) -> int:
+        """Trials that there will be in all, as far as can be told: of few points no more than there are."""
+        return min(self.trials, self.measured + self.candidates)
+
 
 class Observer(Protocol):
     """What a study reports. Calls come from one thread, in order, and must not raise."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.planning.speed import Rates
     from autotune.running import Machine
+    from autotune.throughput import Rates
     from autotune.tuning.foresight import Foresight
     from autotune.tuning.observer import Observer
     from autotune.tuning.readiness import Ready
@@ -48,7 +48,7 @@ def foresight_of(ready: Ready, data_folder: Path, observer: Observer) -> Iterato
         lora_targets=task.request.lora_targets,
         processes=task.request.gpus,
         budgets=Budgets(task.budget.size_bytes, task.host_budget_bytes // task.request.gpus),
-        rates=rates_of_machine(task.machine),
+        rates=ready.rates or rates_of_machine(task.machine),
     )
     corrections = Corrections(
         KeptJson(data_folder / MACHINE_FILE),
@@ -66,13 +66,15 @@ def capability_of(machine: Machine) -> str:
 
 
 def rates_of_machine(machine: Machine) -> Rates:
-    """What the machine's GPU does at best; of one that is in no table, what a current one does."""
-    from autotune.planning.speed import Rates, rates_of
+    """What the machine does per second as far as the table says; of a GPU in no table, what an H200 does."""
+    from autotune.throughput import CPU_RATES, Rates, rates_of
 
+    if machine.device == "cpu":
+        return CPU_RATES
     try:
         return rates_of(machine.gpu_name or "")
     except UsageError:
-        # The rates only rank configurations against each other.
+        # The first trials tell how this one differs.
         return Rates()
 
 

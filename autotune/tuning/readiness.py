@@ -18,6 +18,7 @@ from trials.wire import Point
 if TYPE_CHECKING:
     from autotune.running import OutsideShare, TrialRunner
     from autotune.space import Setting
+    from autotune.throughput import Rates
 
 Say = Callable[[str], None]
 
@@ -30,11 +31,13 @@ class Ready:
         task: with the points that the installed libraries can run for this model.
         outside: the machine's shares outside the allocator.
         torch_adam: whether AdamW must be torch's.
+        rates: what the machine does per second.
     """
 
     task: Task
     outside: OutsideShare
     torch_adam: bool
+    rates: Rates | None = None
 
 
 def get_ready(task: Task, runner: TrialRunner, data_folder: Path, log_folder: Path, say: Say) -> Ready:
@@ -51,7 +54,9 @@ def get_ready(task: Task, runner: TrialRunner, data_folder: Path, log_folder: Pa
         EnvironmentProblem: the process does not start, or an operator that every point needs cannot be built.
         UsageError: no point is left.
     """
-    from autotune.running import OutsideShare, needed_ops
+    from autotune.running import OutsideShare, machine_rates, needed_ops
+    from autotune.throughput import probed_rates
+    from autotune.tuning.predicting import rates_of_machine
 
     setting = _with_model_facts(task.setting, runner.inspect_model(task.model))
     stages = enumerate_stages(task.stages, setting)
@@ -67,7 +72,13 @@ def get_ready(task: Task, runner: TrialRunner, data_folder: Path, log_folder: Pa
     task = dataclasses.replace(task, setting=setting, stages=stages)
     outside = OutsideShare(task.machine, data_folder)
     outside.measure(runner, [point for stage in stages for point in stage.points], log_folder, say)
-    return Ready(task, outside, task.machine.torch_adam or "fused_adam" in failed)
+    probed = machine_rates(task.machine, data_folder, runner, say)
+    return Ready(
+        task,
+        outside,
+        torch_adam=task.machine.torch_adam or "fused_adam" in failed,
+        rates=probed_rates(probed, rates_of_machine(task.machine)),
+    )
 
 
 def _with_model_facts(setting: Setting, facts: dict[str, Any]) -> Setting:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trials.wire import Device
 
 if TYPE_CHECKING:
+    from autotune.reuse.survey import Wanted
     from autotune.space.setting import RequestedMethod
 
 
@@ -34,10 +35,13 @@ class Request:
         timeout_seconds: for the search of this call.
         trial_timeout_seconds: for one trial.
         device: cuda or cpu; None: cuda if there is a GPU.
-        sampler: tpe, gp, random or grid.
+        sampler: physics, tpe, gp, random or grid.
+        until: the search ends when so small a share is expected to be left to gain; 0: never for that reason.
         study: the study's name; None: found by its inputs.
         storage: URL; None: the user's data folder.
         export_dir: the winner's folder.
+        reuse: which studies to learn from: auto, off or names.
+        exports: the trainers whose files are written beside the folder's own; `all` is every one.
         load_weights: measure with the model's real weights.
         nvme_path: a folder on NVMe that offload may use.
         seed: of the sampler and of the synthetic tokens.
@@ -61,10 +65,13 @@ class Request:
     timeout_seconds: float = 8 * 3600.0
     trial_timeout_seconds: float = 600.0
     device: Device | None = None
-    sampler: str = "tpe"
+    sampler: str = "physics"
+    until: float = 0.01
     study: str | None = None
     storage: str | None = None
     export_dir: Path | None = None
+    reuse: Wanted = "auto"
+    exports: tuple[str, ...] = ()
     load_weights: bool = False
     nvme_path: str | None = None
     seed: int = 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune.sizes import format_size
 from autotune.tuning.candidates import MEMORY_FAILURES, Candidates
+from autotune.tuning.certainty import is_settled, keep_remaining, left_to_gain, unpriced_point
 from autotune.tuning.promising import FIRST_TRIALS, least_point, promising_point
 from autotune.tuning.session import Session, measured_records
 from autotune.tuning.smallest import safest_point, smallest_point
@@ -30,6 +31,7 @@ class Ending(Enum):
     TRIALS = "the study's trials are used up"
     TIME = "the time is up"
     EXHAUSTED = "every point is measured or known not to fit"
+    SETTLED = "little is left to gain"
 
 
 def search(session: Session) -> Ending:
@@ -65,19 +67,33 @@ def anything_left(task: Task, study: Study) -> bool:
 
 
 def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
-    from autotune.samplers import make_sampler
+    from autotune.samplers import Knowledge, make_sampler
+    from autotune.throughput.advisor import Advisor
 
     request = session.task.request
     candidates = Candidates(stage.points)
-    proposer = make_sampler(request.sampler, stage.points, request.seed)
     own = frozenset(stage.points)
-    if len(session.measured()) < request.trials:
-        session.foresee(stage.points)
+    if len(session.measured()) >= request.trials:
+        return Ending.TRIALS
+    session.foresee(stage.points)
+    training, chance = session.training(), session.chance()
+    proposer: Proposer | None = None
+    advisor = Advisor(training, stage.points, chance=chance)
+    prior = None
     while True:
-        records = session.measured()
-        candidates.update([*records, *session.pending()])
+        records, pending = session.measured(), session.pending()
+        candidates.update([*records, *pending])
         remaining = session.may_fit(candidates.remaining())
         in_stage = [record for record in records if record.point in own]
+        learned = session.head_start.prior(in_stage, training) if session.head_start else None
+        if proposer is None or learned is not prior:
+            prior = learned
+            knowledge = Knowledge(training, chance, prior)
+            proposer = make_sampler(request.sampler, stage.points, request.seed, knowledge)
+            advisor = Advisor(training, stage.points, chance=chance, prior=prior)
+        left = left_to_gain(advisor, in_stage, remaining, request.until)
+        with session.interrupts.held():
+            keep_remaining(session.study, left)
         if len(records) >= request.trials:
             return Ending.TRIALS
         if not remaining:
@@ -86,28 +102,48 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
             return Ending.TIME
         if gives_way and not _fitting(in_stage, session) and len(in_stage) >= _share(request.trials):
             return Ending.EXHAUSTED
-        point = _next_point(session, in_stage, remaining, proposer)
+        if _fitting(in_stage, session) and is_settled(left, in_stage, request.until):
+            unpriced = unpriced_point(advisor, in_stage, remaining)
+            if unpriced is None:
+                return Ending.SETTLED
+            point = unpriced
+        else:
+            running = [record for record in pending if record.point in own]
+            point = _next_point(session, in_stage, running, remaining, proposer)
         if session.decide(point):
             session.measure(point, len(remaining))
 
 
-def _next_point(session: Session, records: list[Record], remaining: list[Point], proposer: Proposer) -> Point:
+def _next_point(
+    session: Session,
+    records: list[Record],
+    running: list[Record],
+    remaining: list[Point],
+    proposer: Proposer,
+) -> Point:
     """What to measure next.
 
-    With predictions the first trials are the most promising points, and the proposer goes on from there.
-    Without them, or where they were wrong and nothing has fitted yet, whatever needs least, so that something
-    does.
+    What similar studies suggest comes first, as long as it holds. The default sampler knows from the
+    beginning where the speed is likely best; the others begin with the most promising points by the same
+    model and go on from there. Without predictions, or where they were wrong and nothing has fitted yet,
+    whatever needs least is first, so that something does.
     """
+    if session.head_start is not None:
+        carried = session.head_start.next_point(records, remaining, session.required_bytes)
+        if carried is not None:
+            return carried
     fits = _fitting(records, session)
     failed = any(r.result is not None and r.result.outcome in MEMORY_FAILURES for r in records)
-    foresight, budget_bytes = session.foresight, session.task.budget.size_bytes
+    foresight, knows_speed = session.foresight, session.task.request.sampler == "physics"
     tried = [record.point for record in records]
-    if foresight is not None and len(tried) < FIRST_TRIALS and (fits or not failed):
+    if foresight is not None and not knows_speed and len(tried) < FIRST_TRIALS and (fits or not failed):
+        budget_bytes = session.task.budget.size_bytes
         promising = promising_point(foresight.outlooks(remaining), budget_bytes, tried)
         if promising is not None:
             return promising
-    if fits:
-        return proposer.propose(records, remaining)
+    if fits or (foresight is not None and knows_speed and not failed):
+        allowed = session.head_start.preferred(records, remaining) if session.head_start else remaining
+        return proposer.propose([*records, *running], allowed)
     if foresight is not None:
         least = least_point(foresight.outlooks(remaining))
         if least is not None:

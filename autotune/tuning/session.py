@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError
 from autotune.study import PointTaken
-from autotune.tuning.folders import Folders
+from autotune.tuning.folders import Folders, trial_id
 from autotune.tuning.hindsight import look_back, surprise_words
 from autotune.tuning.interrupts import Interrupts
 from autotune.tuning.observer import Observer, Progress
 from autotune.tuning.repeats import repeated_failure, repeated_problem
-from autotune.tuning.stopping import stop_below
+from autotune.tuning.stopping import decided_below, stop_below
 from autotune.tuning.task import Task
 from autotune.winner import choose_winner
 from trials.wire import Outcome, Point, TrialResult, TrialSpec
@@ -22,12 +22,17 @@ from trials.wire import Outcome, Point, TrialResult, TrialSpec
 if TYPE_CHECKING:
     from autotune.running import OutsideShare, TrialRunner
     from autotune.study import Record, Study
+    from autotune.throughput import Rates, Training
+    from autotune.throughput.advisor import Chance
     from autotune.tuning.foresight import Foresight
+    from autotune.tuning.head_start import HeadStart
 
 DISREGARDED_NOTE = "disregarded"
 SKIPPED_NOTE = "skipped"
 CONFIRM_SECONDS = 20.0
 CONFIRM_STEPS = 5
+# A machine that is always disturbed is not measured twice for every point.
+MOST_REPEATS_IN_VAIN = 2
 
 
 @dataclass
@@ -45,6 +50,8 @@ class Session:
         torch_adam: whether AdamW must be torch's.
         deadline: monotonic time at which the search ends.
         foresight: what is predicted; None where memory is only known by measuring it.
+        head_start: what similar studies give; None where there is nothing.
+        rates: what the machine does per second; None: as the table of GPUs has it.
         results: of this call, in order.
     """
 
@@ -58,7 +65,10 @@ class Session:
     torch_adam: bool
     deadline: float
     foresight: Foresight | None = None
+    head_start: HeadStart | None = None
+    rates: Rates | None = None
     results: list[tuple[int, TrialResult]] = field(default_factory=list)
+    _repeats_in_vain: int = field(default=0, init=False)
 
     def seconds_left(self) -> float:
         """Until the search's time is up; negative after that."""
@@ -72,13 +82,33 @@ class Session:
         """The trials that other live processes run now."""
         return [record for record in self.study.records() if record.result is None]
 
+    def training(self) -> Training:
+        """What is trained, on what: all that speed depends on beside the point."""
+        from autotune.throughput import Training
+        from autotune.tuning.predicting import rates_of_machine
+
+        task = self.task
+        return Training(
+            model=task.model,
+            seq_len=task.seq_len,
+            rates=self.rates or rates_of_machine(task.machine),
+            processes=task.request.gpus,
+            lora_targets=task.request.lora_targets,
+        )
+
+    def chance(self) -> Chance | None:
+        """The chance that points fit, as it is predicted; None where nothing is."""
+        return None if self.foresight is None else self.foresight.chances
+
     def progress(self, candidates: int) -> Progress:
         """How far the study is, with this many points left to measure."""
         records = self.measured()
         best = choose_winner(records, budget_bytes=self.task.budget.size_bytes)
+        # They have a number like any other trial, and are made up for.
+        ignored = len(disregarded(self.study))
         return Progress(
-            measured=len(records),
-            trials=self.task.request.trials,
+            measured=len(records) + ignored,
+            trials=self.task.request.trials + ignored,
             candidates=candidates,
             seconds_left=max(0.0, self.seconds_left()),
             best_point=best.point if best else None,
@@ -110,6 +140,11 @@ class Session:
             return list(points)
         return [point for point in points if self.foresight.may_fit(point)]
 
+    def required_bytes(self, point: Point) -> int | None:
+        """Device memory that a point is predicted to need; None where nothing is predicted of it."""
+        outlook = self.foresight.outlook(point) if self.foresight else None
+        return outlook.prediction.confirmed_required_device_bytes if outlook else None
+
     def decide(self, point: Point) -> bool:
         """Whether a point is to be launched; one near the budget is looked at closely first."""
         if self.foresight is None or self.foresight.decide(point):
@@ -137,7 +172,6 @@ class Session:
             EnvironmentProblem: the last trials all failed alike and none has succeeded.
         """
         records = self.measured()
-        position = len(records) + 1
         trial_timeout = self.task.request.trial_timeout_seconds
         allowed = min(trial_timeout, max(1.0, self.seconds_left()))
         number: int | None = None
@@ -145,9 +179,10 @@ class Session:
         try:
             with self.interrupts.held():
                 number = self.study.begin(point, predicted)
-            spec = self.spec(f"trial-{number + 1}", point, stop_below=stop_below(point, records))
+            position = self._position(number)
+            spec = self.spec(trial_id(position, number), point, records=records)
             self.observer.trial_started(position, point, self.progress(candidates))
-            result = self.run(spec, allowed)
+            result = self._undisturbed(spec, allowed)
             if result.outcome is Outcome.TIMEOUT and allowed < trial_timeout:
                 return
             with self.interrupts.held():
@@ -159,9 +194,34 @@ class Session:
         finally:
             if number is not None:
                 self.study.abandon(number)
-        self.observer.trial_finished(position, point, result, self.progress(candidates))
+        self.observer.trial_finished(position, point, result, self.progress(candidates - 1))
         self.look_back(f"trial {position}", point, result, predicted)
         self._stop_if_hopeless()
+
+    def _position(self, number: int) -> int:
+        """The number by which users know the trial that has just begun."""
+        return next(record.position for record in self.study.records() if record.number == number)
+
+    def _undisturbed(self, spec: TrialSpec, timeout_seconds: float) -> TrialResult:
+        """Run a trial; where its timing was disturbed, once more."""
+        result = self.run(spec, timeout_seconds)
+        if result.disturbed is None or result.outcome not in (Outcome.OK, Outcome.STOPPED):
+            return result
+        if self._repeats_in_vain >= MOST_REPEATS_IN_VAIN:
+            self.observer.say(f"{spec.trial_id.replace('-', ' ')} was disturbed: {result.disturbed}")
+            return result
+        self.observer.say(
+            f"{spec.trial_id.replace('-', ' ')} was disturbed ({result.disturbed}): it is measured once more"
+        )
+        work = spec.model_copy(update={"work_dir": str(self.folders.fresh_work())})
+        again = self.run(work, min(timeout_seconds, max(1.0, self.seconds_left())))
+        if again.outcome not in (Outcome.OK, Outcome.STOPPED):
+            # Cut short by the end of the time, or worse: the first one ended well.
+            return result
+        self._repeats_in_vain = self._repeats_in_vain + 1 if again.disturbed else 0
+        if self._repeats_in_vain == MOST_REPEATS_IN_VAIN:
+            self.observer.say("measuring again does not help: disturbed trials are only marked from here on")
+        return again
 
     def look_back(
         self, name: str, point: Point, result: TrialResult, predicted: dict[str, Any] | None
@@ -177,15 +237,20 @@ class Session:
         look_back(self.foresight, name, point, result, self.observer.say)
         self.keep_skipped()
 
-    def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialResult:
+    def run(self, spec: TrialSpec, timeout_seconds: float, *, fresh: bool = False) -> TrialResult:
         """Run one specification, empty its work folder, and keep what it shows of the machine.
+
+        Args:
+            spec: what to run.
+            timeout_seconds: it is killed after this long.
+            fresh: whether in a process of its own, even where a live engine could measure it.
 
         Raises:
             KeyboardInterrupt: the user stopped it.
         """
         try:
             result = self.runner.run(
-                spec, timeout_seconds=timeout_seconds, on_event=self.observer.trial_event
+                spec, timeout_seconds=timeout_seconds, on_event=self.observer.trial_event, fresh=fresh
             )
         finally:
             self.folders.clear_work()
@@ -197,7 +262,7 @@ class Session:
         trial_id: str,
         point: Point,
         *,
-        stop_below: float | None = None,
+        records: Sequence[Record] = (),
         confirm: bool = False,
         limited: bool = True,
     ) -> TrialSpec:
@@ -206,7 +271,7 @@ class Session:
         Args:
             trial_id: names its log file.
             point: the configuration.
-            stop_below: tokens per second under which it may stop early.
+            records: the trials so far: one that is surely slower than they are may stop early.
             confirm: whether it is the winner's longer run.
             limited: whether the budgets are enforced.
         """
@@ -229,7 +294,8 @@ class Session:
             nvme_path=task.request.nvme_path,
             torch_adam=self.torch_adam,
             seed=task.request.seed,
-            stop_below_tokens_per_second=stop_below,
+            stop_below_tokens_per_second=stop_below(point, records),
+            decided_below_tokens_per_second=decided_below(point, records),
             confirm=confirm,
             log_path=str(self.folders.log_of(trial_id)),
             work_dir=str(self.folders.fresh_work()),

@@ -66,11 +66,13 @@ def prepare_task(request: Request, say: Say) -> Task:
         UsageError: an unknown model, GPU or space, an impossible budget, length or space.
         EnvironmentProblem: no GPU where one was asked for, or a machine that cannot run trials.
     """
-    from autotune.models import model_limits, resolve_model
+    from autotune.models import model_limits, resolve_with_notes
     from autotune.space import Setting
 
     check_budget_flags(request.gpu_budget_bytes, request.gpu_model)
-    model = resolve_model(request.model, weights=request.load_weights)
+    model, notes = resolve_with_notes(request.model, weights=request.load_weights)
+    for note in notes:
+        say(f"note: {note}")
     limits = model_limits(model)
     seq_len = _sequence_length(request, limits.max_seq_len, limits.default_seq_len)
     spaces = stages_of(request)

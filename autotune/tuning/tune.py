@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.errors import EnvironmentProblem
-from autotune.export import check_export_folder, export_folder
+from autotune.export import check_export_folder
 from autotune.tuning.candidates import MEMORY_FAILURES
 from autotune.tuning.completion import is_searched, note_searched
 from autotune.tuning.confirm import best_so_far, confirm_winner
+from autotune.tuning.exporting import export_winner, refuse_senseless
 from autotune.tuning.findings import RunResult, findings_of
-from autotune.tuning.folders import Folders, check_writable, study_folders
-from autotune.tuning.handover import remember, winner_of
+from autotune.tuning.folders import Folders, check_can_be_made, check_writable, study_folders
+from autotune.tuning.gained import tell_worth
+from autotune.tuning.handover import measured_on, remember, winner_of
+from autotune.tuning.head_start import HeadStart
 from autotune.tuning.interrupts import Interrupts
 from autotune.tuning.observer import Observer, Opened
 from autotune.tuning.ownership import give_back, take
@@ -29,6 +32,7 @@ from autotune.tuning.shortfall import (
     measure_shortfall,
     predict_shortfall,
 )
+from autotune.tuning.similar_studies import begin, check_named, reuse_json
 from autotune.tuning.task import Task, prepare_task
 from trials.wire import Outcome
 
@@ -56,18 +60,31 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
     from autotune.study.storage_url import default_folder
 
     began = time.monotonic()
+    refuse_senseless(request.exports, request.method)
     task = prepare_task(request, observer.say)
-    study = Study.open(request.storage or default_storage_url(), task.inputs, request.study)
+    url = request.storage or default_storage_url()
+    check_named(task, url)
+    if request.export_dir is not None:
+        # Before there is a study to be left behind.
+        _check_export(request.export_dir, request.exports)
+    study = Study.open(url, task.inputs, request.study)
     folders = study_folders(default_folder(), study.name, request.export_dir)
-    check_export_folder(folders.export)
+    if request.export_dir is None:
+        _check_export(folders.export, request.exports)
     check_writable(folders.logs, "the trials' logs")
     take(study)
     try:
         folders.clear_work()
         remember(study, task.model, request.command, request.trials)
+        study.set_machine(measured_on(task.machine))
         return _tune_study(task, study, folders, default_folder(), observer, interrupts, began)
     finally:
         give_back(study)
+
+
+def _check_export(folder: Path, formats: tuple[str, ...]) -> None:
+    check_export_folder(folder, formats)
+    check_can_be_made(folder, "the winner", "choose another folder with --export-dir")
 
 
 def _tune_study(
@@ -79,6 +96,8 @@ def _tune_study(
     interrupts: Interrupts,
     began: float,
 ) -> RunResult:
+    from autotune.study import default_storage_url
+
     observer.opened(
         Opened(
             study=study.name,
@@ -91,17 +110,24 @@ def _tune_study(
     shortfall, interrupted = known_shortfall(study), False
     if not _is_finished(study, task):
         try:
-            shortfall = _work(task, study, folders, data_folder, observer, interrupts, began)
+            url = task.request.storage or default_storage_url()
+            head_start = begin(study, task, url, observer.say, observer.detail)
+            shortfall = _work(task, study, folders, data_folder, observer, interrupts, began, head_start)
         except KeyboardInterrupt:
             if interrupts.count != 1:
                 raise
             interrupted = True
     chosen = best_so_far(study)
+    exported = None
+    if chosen is not None:
+        winner = winner_of(study, chosen)
+        exported = export_winner(winner, folders.export, task.request.exports, observer.say)
     return RunResult(
         findings=findings_of(study),
-        export_dir=export_folder(winner_of(study, chosen), folders.export) if chosen else None,
+        export_dir=exported,
         shortfall=None if chosen else shortfall,
         interrupted=interrupted,
+        reuse=reuse_json(study),
         wall_seconds=time.monotonic() - began,
     )
 
@@ -127,6 +153,7 @@ def _work(
     observer: Observer,
     interrupts: Interrupts,
     began: float,
+    head_start: HeadStart | None,
 ) -> Shortfall | PredictedShortfall | None:
     from autotune.running import TrialRunner
 
@@ -150,6 +177,8 @@ def _work(
                     torch_adam=ready.torch_adam,
                     deadline=began + task.request.timeout_seconds,
                     foresight=foresight,
+                    head_start=head_start,
+                    rates=ready.rates,
                 )
                 return _search_and_confirm(session, task)
         except KeyboardInterrupt:
@@ -167,9 +196,16 @@ def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedS
     """
     ending = search(session)
     session.observer.say(f"the search is over: {ending.value}")
-    if ending is Ending.EXHAUSTED and session.foresight is not None:
+    tell_worth(session)
+    foresight = session.foresight
+    if ending is Ending.SETTLED or (ending is Ending.EXHAUSTED and foresight is not None):
         with session.interrupts.held():
-            note_searched(session.study, asked, host_limited=session.foresight.is_host_limited())
+            note_searched(
+                session.study,
+                asked,
+                host_limited=foresight is not None and foresight.is_host_limited(),
+                until=asked.request.until if ending is Ending.SETTLED else 0.0,
+            )
     if confirm_winner(session) is not None:
         return None
     if ending is Ending.EXHAUSTED and not session.measured():

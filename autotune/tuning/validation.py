@@ -225,7 +225,7 @@ def _validate(
         log_path=str(folder / f"run-{number}.log"),
         work_dir=str(work),
     )
-    result = runner.run(spec, timeout_seconds=RUN_TIMEOUT_SECONDS)
+    result = runner.run(spec, timeout_seconds=RUN_TIMEOUT_SECONDS, fresh=True)
     outside.learn(one.point, result)
     return validated(one, prediction, result)
 

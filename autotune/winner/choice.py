@@ -57,6 +57,16 @@ def same_speed(record: Measured, fastest: Measured) -> bool:
     return share >= LOWEST_SHARE and high is not None and low is not None and high >= low
 
 
+def tied_with(winner: M, records: Iterable[M], *, budget_bytes: int | None = None) -> list[M]:
+    """The other records that the clock cannot tell from the winner, fastest first."""
+
+    def is_tied(record: M) -> bool:
+        slower, faster = sorted((record, winner), key=tokens_per_second)
+        return record.point != winner.point and same_speed(slower, faster)
+
+    return [record for record in ranking(records, budget_bytes=budget_bytes) if is_tied(record)]
+
+
 def given_up(record: Measured) -> tuple[float, int, int, int, float]:
     """What a configuration gives up in what is learned, then in headroom: smaller is better."""
     point, result = record.point, record.result

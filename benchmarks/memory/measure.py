@@ -50,6 +50,7 @@ def main() -> None:
                 result = runner.run(
                     _spec(item, number, folder, machine.torch_adam),
                     timeout_seconds=TIMEOUT_SECONDS,
+                    fresh=True,
                 )
                 values = {
                     "key": item["key"],

@@ -7,6 +7,7 @@ from typing import Any
 
 from autotune.models import resolve_model
 from autotune.study import Study, StudyInputs
+from autotune.tuning.folders import trial_id
 from autotune.tuning.handover import remember
 from autotune.tuning.task import model_digest
 from trials.ds_config import deepspeed_config
@@ -66,7 +67,8 @@ def make_study(url: str, **inputs: Any) -> Study:
 def add(study: Study, point: Point, result: TrialResult) -> int:
     """A finished trial."""
     number = study.begin(point)
-    study.finish(number, result)
+    position = next(record.position for record in study.records() if record.number == number)
+    study.finish(number, result.model_copy(update={"trial_id": trial_id(position, number)}))
     return number
 
 

@@ -82,22 +82,27 @@ def test_every_listed_command_loads_under_its_own_name(name: str) -> None:
     assert command.get_short_help_str(limit=200)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_can_show_a_traceback_and_none_takes_a_flag_twice(name: str) -> None:
-    command = cli.get_command(click.Context(cli), name)
+def commands() -> dict[str, click.Command]:
+    """All commands by their names, those of groups under both names."""
+    found: dict[str, click.Command] = {}
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        inner = command.commands if isinstance(command, click.Group) else {"": command}
+        found |= {f"{name} {sub}".strip(): one for sub, one in inner.items()}
+    return found
 
-    assert command is not None
-    flags = [flag for parameter in command.params for flag in parameter.opts]
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_can_show_a_traceback_and_none_takes_a_flag_twice(name: str) -> None:
+    flags = [flag for parameter in commands()[name].params for flag in parameter.opts]
     assert "--debug" in flags
     assert len(flags) == len(set(flags))
 
 
-@pytest.mark.parametrize("name", list(COMMANDS))
+@pytest.mark.parametrize("name", commands())
 def test_every_command_that_prints_a_result_prints_it_as_json_too(name: str) -> None:
-    command = cli.get_command(click.Context(cli), name)
-
-    assert command is not None
-    assert "--json" in [flag for parameter in command.params for flag in parameter.opts]
+    assert "--json" in [flag for parameter in commands()[name].params for flag in parameter.opts]
 
 
 def test_the_flags_of_run_are_those_of_the_design() -> None:
@@ -107,8 +112,8 @@ def test_the_flags_of_run_are_those_of_the_design() -> None:
         "--space --host-budget --min-rank --lora-targets --trainer"
     )
     own = (
-        "--trials --timeout --trial-timeout --device --sampler --study --storage --export-dir --load-weights "
-        "--nvme-path --seed --json --quiet --verbose --log-file --debug"
+        "--trials --timeout --trial-timeout --device --sampler --until --study --storage --export-dir "
+        "--load-weights --nvme-path --seed --json --quiet --verbose --log-file --debug"
     )
 
     assert command is not None

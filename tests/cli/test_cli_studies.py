@@ -145,12 +145,14 @@ def test_export_writes_the_winner_s_folder_without_running_anything(
     done = in_process("export", *STORAGE, "--export-dir", "mine", "--json")
 
     assert done.returncode == 0
-    assert json.loads(done.stdout) == {
+    answer = json.loads(done.stdout)
+    assert {name: answer[name] for name in ("study", "format", "export_dir", "file")} == {
         "study": filled.name,
         "format": "deepspeed",
         "export_dir": "mine",
         "file": "mine/ds_config.json",
     }
+    assert answer["exports"][0]["lost"] == []
     config = json.loads((tmp_path / "mine" / "ds_config.json").read_text())
     assert config["train_micro_batch_size_per_gpu"] == 4
     record = json.loads((tmp_path / "mine" / "autotune.json").read_text())
@@ -166,3 +168,35 @@ def test_export_of_a_study_without_a_winner_exits_with_1(in_process: InProcess, 
 
     assert done.returncode == 1
     assert not (tmp_path / "autotune-out").exists()
+
+
+def test_an_interrupted_trial_shifts_no_number_that_a_user_sees(
+    in_process: InProcess, tmp_path: Path
+) -> None:
+    study = make_study(f"sqlite:///{tmp_path / 's.db'}")
+    add(study, SLOW, result_of(SLOW))
+    study.abandon(study.begin(LARGE))
+    add(study, GOOD, result_of(GOOD, tokens_per_second=2000.0))
+    log = tmp_path / "data" / "autotune" / "logs" / study.name / "trial-2-3.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("hello\n")
+
+    whole = json.loads(in_process("show", *STORAGE, "--json").stdout)
+    second = json.loads(in_process("show", "2", *STORAGE, "--json").stdout)
+    best = json.loads(in_process("best", *STORAGE, "--json").stdout)
+
+    assert [trial["number"] for trial in whole["trials"]] == [1, 2]
+    assert second["point"] == GOOD.model_dump(mode="json")
+    assert second["log"] == str(log)
+    assert best["winner"]["trial"] == 2
+    assert in_process("show", "3", *STORAGE).returncode == 2
+
+
+def test_show_of_one_trial_says_in_words_how_it_ended(in_process: InProcess, filled: Study) -> None:
+    text = in_process("show", "3", *STORAGE).stdout
+    third = json.loads(in_process("show", "3", *STORAGE, "--json").stdout)
+
+    assert "needs more than the budget of 1.0 GiB: out of memory in backward, at least 30 MiB short" in text
+    assert third["error"].startswith("needs more than the budget")
+    assert "in the longer run" in in_process("show", "1", *STORAGE).stdout
+    assert json.loads(in_process("show", "1", *STORAGE, "--json").stdout)["error"] is None

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from autotune.cli.options import option, run_options, search_options
-from autotune.cli.values import parse_duration
+from autotune.cli.values import SHARE, SIZES, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,8 @@ def test_defaults_are_those_of_the_design() -> None:
     assert flags["gpus"] == 1
     assert flags["trials"] == 40
     assert flags["timeout"] == 8 * 3600
-    assert flags["sampler"] == "tpe"
+    assert flags["sampler"] == "physics"
+    assert flags["until"] == 0.01
     assert flags["seq_len"] is None and flags["gpu_budget"] is None and flags["device"] is None
 
 
@@ -78,6 +79,26 @@ def test_values_have_their_types() -> None:
     assert flags["timeout"] == 5400.0
     assert flags["method"] == "qlora"
     assert flags["lora_targets"] == ("q_proj", "v_proj")
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("1%", 0.01), ("0.5 %", 0.005), ("0", 0.0), ("0.02", 0.02), ("0%", 0.0)]
+)
+def test_a_share_is_a_percentage_or_a_number_below_one(text: str, share: float) -> None:
+    assert _parse("--model", "x", "--until", text)["until"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["1", "100%", "-1%", "little", "%", "nan"])
+def test_what_is_no_share_is_told(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no share: write 1%"):
+        SHARE.convert(text, None, None)
+
+
+def test_budgets_are_sizes_or_the_curve() -> None:
+    assert SIZES.convert("16GB, 24GiB", None, None) == (16 * 2**30, 24 * 2**30)
+    assert SIZES.convert("curve", None, None) == ()
+    with pytest.raises(click.BadParameter, match="not a size"):
+        SIZES.convert("16GB,lots", None, None)
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_default() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import pty
@@ -11,8 +12,9 @@ import time
 import pytest
 
 from autotune.display.group import Group
-from autotune.display.lines import Lines
+from autotune.display.lines import Lines, expected_words
 from autotune.display.live import LiveTable
+from autotune.display.pace import CONFIRMATION_TRIALS, Pace
 from autotune.display.screen import Screen, can_draw, open_screen
 from autotune.display.stream import ProgressStream
 from autotune.tuning.observer import Opened, Progress
@@ -49,6 +51,28 @@ def _progress(measured: int, best: Point | None = None) -> Progress:
         best_point=best,
         best_result=GOOD if best else None,
     )
+
+
+def test_the_time_left_is_what_trials_took_and_before_the_first_the_search_s_own() -> None:
+    now = 100.0
+    pace = Pace(lambda: now)
+    assert pace.seconds_left() is None
+    pace.started(_progress(2))
+    now += 5.0
+    assert pace.seconds_left() == (3595.0, False)
+    now += 5.0
+    pace.finished(_progress(3))
+    # Nine more of ten seconds each, and the confirmation.
+    assert pace.seconds_left() == (90.0 + CONFIRMATION_TRIALS * 10.0, True)
+    now += 4.0
+    assert pace.seconds_left() == (86.0 + CONFIRMATION_TRIALS * 10.0, True)
+
+
+def test_of_few_points_no_more_trials_are_expected_than_there_are_points() -> None:
+    few = dataclasses.replace(_progress(2), candidates=3)
+
+    assert (few.expected, expected_words(few)) == (5, "about 5")
+    assert expected_words(_progress(2)) == "12"
 
 
 def _whole_study(screen: Screen) -> None:
@@ -122,7 +146,7 @@ def test_a_terminal_of_eighty_columns_gets_a_table_that_fits() -> None:
         "812 MiB",
         "best 5,432 tok/s",
         "8 trials left",
-        "1h 00m left",
+        "left, 40 points left",
         "40 points left",
         "oom",
     ):

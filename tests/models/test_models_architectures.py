@@ -8,6 +8,7 @@ def test_parsing_transformers_gives_what_importing_it_gives() -> None:
 
     known = known_architectures()
     assert known.causal_lm == frozenset(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+    assert known.masked_lm == frozenset(modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES)
     assert known.encoder_decoder == frozenset(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
 
 

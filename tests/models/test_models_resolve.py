@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autotune.errors import UsageError
-from autotune.models import list_cards, model_limits, resolve_model
+from autotune.models import list_cards, model_limits, resolve_model, resolve_with_notes
 
 LLAMA = {"model_type": "llama", "num_hidden_layers": 3, "vocab_size": 100, "max_position_embeddings": 512}
 
@@ -197,3 +197,25 @@ def test_offline_an_unknown_hub_id_says_what_works_without_a_network() -> None:
 def test_every_card_resolves_to_itself() -> None:
     for card in list_cards():
         assert resolve_model(card.name).config == card.config
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta", "electra", "xlm-roberta"])
+def test_an_encoder_is_refused_unless_it_was_trained_as_a_decoder(model_type: str, tmp_path: Path) -> None:
+    config = {"model_type": model_type, "num_hidden_layers": 2, "vocab_size": 100}
+
+    assert "is an encoder" in refusal_of(str(write_config(tmp_path / "a", config)))
+    decoder = write_config(tmp_path / "b", {**config, "is_decoder": True})
+    assert resolve_model(str(decoder)).config["is_decoder"]
+
+
+def test_what_is_left_out_of_a_configuration_is_said(tmp_path: Path) -> None:
+    stored = {**LLAMA, "quantization_config": {"quant_method": "gptq", "bits": 4}}
+    multimodal = {"model_type": "llava", "text_config": LLAMA}
+
+    _, quantized = resolve_with_notes(str(write_config(tmp_path / "a", stored)))
+    _, text_only = resolve_with_notes(str(write_config(tmp_path / "b", multimodal)))
+
+    assert len(quantized) == 1 and "stored quantized (gptq)" in quantized[0]
+    assert len(text_only) == 1 and "text part" in text_only[0]
+    assert resolve_with_notes(str(write_config(tmp_path / "c", LLAMA)))[1] == ()
+    assert resolve_with_notes("tiny-llama")[1] == ()

@@ -59,9 +59,13 @@ class Trials:
         *,
         timeout_seconds: float = 120.0,
         on_event: OnEvent | None = None,
+        fresh: bool = True,
         **values: Any,
     ) -> TrialResult:
-        """Run a trial to its end; `events` then holds what it told, and a failing test its output."""
+        """Run a trial to its end; `events` then holds what it told, and a failing test its output.
+
+        Unless told otherwise, in a process of its own.
+        """
         spec = self.spec(point or Point(), **values)
         self.events = []
 
@@ -70,7 +74,7 @@ class Trials:
             if on_event is not None:
                 on_event(event)
 
-        result = self.runner.run(spec, timeout_seconds=timeout_seconds, on_event=keep)
+        result = self.runner.run(spec, timeout_seconds=timeout_seconds, on_event=keep, fresh=fresh)
         log = Path(spec.log_path)
         print(f"--- {result.outcome} in {result.phase}: {result.message}")
         print(log.read_text(errors="replace")[-4000:] if log.exists() else "(no output)")

@@ -10,16 +10,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from autotune.samplers import Proposer
+from autotune.models import resolve_model
+from autotune.samplers import Knowledge, Proposer, make_sampler
 from autotune.space import Capabilities, Setting, enumerate_points, load_space
 from autotune.study import Record
+from autotune.throughput import Training
 from trials.wire import Outcome, Phase, Point, TrialResult
 
 GPU = Capabilities("cuda", bf16=True, fp16=True, liger=True, bitsandbytes=True)
 BUDGET_GIB = 12.0
+# It is nothing like the formulas below, as a model of speed may be: samplers have to cope.
+KNOWLEDGE = Knowledge(Training(resolve_model("llama3.2-1b"), seq_len=1024))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STAGE_SPEED = {0: 1.0, 1: 0.97, 2: 0.95, 3: 0.8}
 OFFLOAD_SPEED = {"none": 1.0, "optimizer": 0.6, "optimizer+parameters": 0.35}
+
+
+def sampler(name: str, points: Sequence[Point], seed: int) -> Proposer:
+    """A sampler that knows this training."""
+    return make_sampler(name, points, seed, KNOWLEDGE)
 
 
 def space_points(space: str) -> tuple[Point, ...]:

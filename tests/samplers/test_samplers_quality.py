@@ -5,9 +5,8 @@ from __future__ import annotations
 from statistics import fmean
 
 import pytest
-from synthetic_training import fits, misfits, quality, search, space_points
+from synthetic_training import fits, misfits, quality, sampler, search, space_points
 
-from autotune.samplers import make_sampler
 from autotune.study import Record
 from trials.wire import Outcome
 
@@ -18,12 +17,12 @@ LORA = space_points("lora")
 
 @pytest.fixture(scope="module")
 def by_chance() -> float:
-    return fmean(quality(search(make_sampler("random", LORA, seed), LORA, TRIALS), LORA) for seed in SEEDS)
+    return fmean(quality(search(sampler("random", LORA, seed), LORA, TRIALS), LORA) for seed in SEEDS)
 
 
 @pytest.fixture(scope="module")
 def by_tpe() -> list[list[Record]]:
-    return [search(make_sampler("tpe", LORA, seed), LORA, TRIALS) for seed in SEEDS]
+    return [search(sampler("tpe", LORA, seed), LORA, TRIALS) for seed in SEEDS]
 
 
 def test_a_good_part_of_the_space_does_not_fit() -> None:
@@ -38,22 +37,20 @@ def test_tpe_closes_much_of_what_chance_leaves_to_the_optimum(
 
 
 def test_the_gaussian_process_closes_much_of_it_with_fewer_trials(by_chance: float) -> None:
-    found = fmean(quality(search(make_sampler("gp", LORA, seed), LORA, 24), LORA) for seed in range(4))
+    found = fmean(quality(search(sampler("gp", LORA, seed), LORA, 24), LORA) for seed in range(4))
     assert 1 - found < 0.6 * (1 - by_chance)
 
 
 def test_tpe_told_of_out_of_memory_avoids_it(by_tpe: list[list[Record]]) -> None:
     """The same search, in which what does not fit is told as a crash, walks into it far more often."""
     told = fmean(map(misfits, by_tpe))
-    untold = fmean(
-        misfits(search(make_sampler("tpe", LORA, seed), LORA, TRIALS, Outcome.CRASH)) for seed in SEEDS
-    )
+    untold = fmean(misfits(search(sampler("tpe", LORA, seed), LORA, TRIALS, Outcome.CRASH)) for seed in SEEDS)
     assert told < 0.85 * untold
 
 
 def test_the_grids_beginning_covers_the_space() -> None:
     """Of 40 among 960 points every value of every field has had its share, to within a factor of three."""
-    begun = [record.point for record in search(make_sampler("grid", LORA, 0), LORA, TRIALS)]
+    begun = [record.point for record in search(sampler("grid", LORA, 0), LORA, TRIALS)]
     for name in (
         "micro_batch_size",
         "checkpoint_fraction",

@@ -11,6 +11,7 @@ from autotune.errors import UsageError
 from autotune.space import Capabilities, Setting, trainers, violation
 from autotune.space.batch import accumulation_steps
 from autotune.space.conditions import ENGINE_RULES, SHAPE_FIELDS, SHAPE_RULES
+from autotune.space.trainers import LIMITS
 from trials.wire import Point
 
 GPU = Capabilities(
@@ -196,9 +197,40 @@ def test_only_trainers_of_our_own_checkpoint_a_share_of_the_layers() -> None:
     able = {None, "script", "deepspeed"}
     for trainer in (None, *trainers()):
         setting = replace(ANYTHING, trainer=trainer)
-        assert (violation(Point(checkpoint_fraction=0.5), setting) is None) == (trainer in able)
+        half = Point(checkpoint_fraction=0.5, lora_rank=16)
+        assert (violation(half, setting) is None) == (trainer in able)
         for all_or_none in (0.0, 1.0):
-            assert violation(Point(checkpoint_fraction=all_or_none), setting) is None
+            assert violation(Point(checkpoint_fraction=all_or_none, lora_rank=16), setting) is None
+
+
+def test_peft_trains_adapters_and_nothing_else() -> None:
+    setting = replace(ANYTHING, trainer="peft")
+    assert violation(Point(lora_rank=16), setting) is None
+    assert "set lora_rank above 0" in (violation(Point(), setting) or "")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "fields"),
+    [
+        # The base would be loaded in its checkpoint's own precision.
+        ("llamafactory", {"precision": "fp32", "lora_rank": 16}),
+        # SFTTrainer casts these adapters to bf16 whatever is asked for.
+        ("trl", {"precision": "fp32", "lora_rank": 16, "quantization": "nf4"}),
+        # 8-bit loading without bf16 means fp16 there.
+        ("axolotl", {"precision": "fp32", "lora_rank": 16, "quantization": "int8"}),
+        # Trainer.create_optimizer overrides the embeddings' state to 32 bits.
+        ("transformers", {"precision": "fp32", "optimizer": "adamw8bit"}),
+    ],
+)
+def test_a_trainer_is_not_offered_what_it_would_do_otherwise(trainer: str, fields: dict[str, Any]) -> None:
+    assert reason(replace(ANYTHING, trainer=trainer), **fields).startswith(f"{trainer} ")
+    in_bf16 = {**fields, "precision": "bf16"}
+    assert reason(replace(ANYTHING, trainer=trainer), **in_bf16) == ""
+    assert reason(replace(ANYTHING, trainer="script"), **fields) == ""
+
+
+def test_the_trainers_limits_name_every_field_of_a_point() -> None:
+    assert set(LIMITS) == set(Point.model_fields)
 
 
 def test_the_trainers_are_those_that_are_exported_for() -> None:

@@ -138,7 +138,7 @@ def test_a_study_of_a_newer_version_is_refused(storage_url: str, inputs: StudyIn
     name = Study.open(storage_url, inputs).name
     optuna.load_study(study_name=name, storage=storage_url).set_user_attr("autotune_schema", 99)
     for use in (lambda: Study.open(storage_url, inputs), lambda: Study.load(storage_url, name)):
-        with pytest.raises(EnvironmentProblem, match="another version of autotune"):
+        with pytest.raises(EnvironmentProblem, match="newer version of autotune"):
             use()
     assert latest_study(storage_url) == name
 

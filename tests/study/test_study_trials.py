@@ -62,7 +62,8 @@ def test_a_dashboard_shows_names_and_values_that_people_understand(
     storage_url: str, inputs: StudyInputs
 ) -> None:
     study = Study.open(storage_url, inputs)
-    study.finish(study.begin(POINT), result(device_bytes=5))
+    measured = {"required_device_bytes": 3 * 2**29, "device_bytes": 2**31, "tokens_per_second_low": 990.04}
+    study.finish(study.begin(POINT, {"required_device_bytes": 2**30}), result(**measured))
     study.finish(study.begin(POINT.model_copy(update={"zero_bucket_elements": 10**9})), result(Outcome.OOM))
     first, second = optuna_trials(storage_url, study.name)
     assert first.params == {
@@ -81,11 +82,16 @@ def test_a_dashboard_shows_names_and_values_that_people_understand(
     assert first.user_attrs == {
         "zero_bucket_elements": "default",
         "method": "lora",
+        "predicted GiB": 1.0,
         "outcome": "ok",
-        "phase": "later_step",
-        "device_bytes": 5,
+        "ended in": "later step",
+        "required GiB": 1.5,
+        "held GiB": 2.0,
+        "tokens per second, 95% low": 990.0,
     }
     assert second.params["zero_bucket_elements"] == 10**9
+    shown = optuna.load_study(study_name=study.name, storage=storage_url).user_attrs
+    assert (shown["model"], shown["budget GiB"], shown["measured on"]) == ("tiny-llama", 1.0, "cpu")
 
 
 def test_optuna_is_told_the_state_the_value_and_the_constraints(
@@ -102,7 +108,7 @@ def test_optuna_is_told_the_state_the_value_and_the_constraints(
     assert told["timeout"].state == TrialState.PRUNED
     assert {told[name].state for name in ("crash", "nan", "invalid")} == {TrialState.FAIL}
     optuna_study = optuna.load_study(study_name=study.name, storage=storage_url)
-    assert optuna_study.best_value == 1000.0 and optuna_study.metric_names == ["tokens_per_second"]
+    assert optuna_study.best_value == 1000.0 and optuna_study.metric_names == ["tokens per second"]
 
 
 def test_only_real_trials_are_in_the_study(storage_url: str, inputs: StudyInputs) -> None:

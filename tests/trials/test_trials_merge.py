@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trials.afterlife import PEER_FAILED
-from trials.server import merge
+from trials.merging import merge
 from trials.wire import Outcome, Phase, TrialResult
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from autotune.models import resolve_model
 from autotune.planning.outlook import Budgets
-from autotune.planning.speed import Rates
 from autotune.prediction import Prediction, Predictor
 from autotune.running import Machine, OutsideShare
 from autotune.running.kept_json import KeptJson
 from autotune.space import Capabilities
+from autotune.throughput import Rates
 from autotune.tuning.corrections import Corrections
 from autotune.tuning.foresight import Foreseen, Foresight
 from trials.wire import ModelSpec, Outcome, Phase, Point, TrialResult

@@ -21,8 +21,8 @@ from prediction_samples import (
 
 from autotune.errors import UsageError
 from autotune.models import resolve_model
-from autotune.planning.speed import Rates, rates_of
 from autotune.prediction import PredictionUnavailable, Predictor
+from autotune.throughput import Rates, rates_of
 from autotune.tuning.adjusting import CORRECTION, adjusted, least_device_bytes
 from autotune.tuning.foresight import Foresight
 from autotune.tuning.hindsight import surprise_words

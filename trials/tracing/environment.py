@@ -167,6 +167,13 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
         # Autocast knows no meta device; it is off in every trial.
         return plain_autocast("cpu" if device_type == "meta" else device_type, *args, **kwargs)
 
+    whole = masking_utils.fast_all
+
+    def fast_all(mask: torch.Tensor) -> Any:
+        # No sequence of ours is padded: a mask that says so is dropped, and attention takes another kernel.
+        result = whole(mask)
+        return kernels.held(result) if result.device.type == "meta" else result
+
     attention = attention_for(GpuKernels.of(capability))
     values: dict[tuple[Any, str], Any] = {
         (torch, "zeros_like"): shape_only,
@@ -187,6 +194,7 @@ def _replaced(recorder: Recorder, capability: tuple[int, int]) -> Iterator[None]
         (optimizer, "_get_foreach_kernels_supported_devices"): lambda: ["cuda", "meta"],
         # It reads a value to see whether sequences are packed; ours never are.
         (masking_utils, "find_packed_sequence_indices"): lambda *_, **__: None,
+        (masking_utils, "fast_all"): fast_all,
     }
     with replaced(values):
         yield

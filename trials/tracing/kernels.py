@@ -22,6 +22,8 @@ MIB = 1 << 20
 HOPPER_WORKSPACE_BYTES = 32 * MIB
 DEFAULT_WORKSPACE_BYTES = (4096 * 2 + 16 * 8) * 1024
 LT_WORKSPACE_BYTES = MIB
+# Marks a truth value that holds; every other one that is read back does not.
+HOLDS = "_holds_while_tracing"
 
 
 def cublas_workspace_bytes(capability: tuple[int, int]) -> int:
@@ -53,6 +55,7 @@ def make_handlers(capability: tuple[int, int]) -> dict[Any, Handler]:
         return NotImplemented
 
     return {
+        aten.all.default: _all,
         aten._local_scalar_dense.default: _item,
         aten.equal.default: _equal,
         aten.mm.default: multiply,
@@ -67,13 +70,26 @@ def make_handlers(capability: tuple[int, int]) -> dict[Any, Handler]:
     }
 
 
+def held(truth: torch.Tensor) -> torch.Tensor:
+    """A truth value on the device, marked as one that holds when it is read back."""
+    setattr(truth, HOLDS, True)
+    return truth
+
+
+def _all(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """Whether all of a mask is set: it is, for no sequence is padded (transformers then drops the mask)."""
+    if args[0].device.type != "meta":
+        return NotImplemented
+    return held(torch.empty((), dtype=torch.bool, device="meta"))
+
+
 def _item(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     """A value read back from the device: nothing overflows, every norm and loss is finite."""
     tensor = args[0]
     if tensor.device.type != "meta":
         return NotImplemented
     if tensor.dtype == torch.bool:
-        return False
+        return hasattr(tensor, HOLDS)
     return 1.0 if tensor.dtype.is_floating_point else 0
 
 

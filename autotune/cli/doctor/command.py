@@ -7,8 +7,9 @@ from dataclasses import asdict
 import click
 
 from autotune.cli.doctor.check import Check
-from autotune.cli.options import debug_option, json_option, option
+from autotune.cli.options import debug_option, json_option, option, quiet_option
 from autotune.cli.output import print_json, print_text
+from autotune.cli.telling import Telling
 from autotune.errors import ExitCode
 
 
@@ -18,12 +19,13 @@ from autotune.errors import ExitCode
     is_flag=True,
     help="Compare predictions with a dozen small runs on this GPU instead; exit code 2 where one is off.",
 )
+@quiet_option
 @json_option
 @debug_option
-def doctor(validate: bool, as_json: bool) -> int:
+def doctor(validate: bool, quiet: bool, as_json: bool) -> int:
     """Whether this machine is ready: libraries, GPU, compilers, folders. Exit code 2 where one fails."""
     if validate:
-        return _validate(as_json=as_json)
+        return _validate(quiet=quiet, as_json=as_json)
     checks = all_checks()
     if as_json:
         print_json({"ready": is_ready(checks), "checks": [asdict(check) for check in checks]})
@@ -32,17 +34,18 @@ def doctor(validate: bool, as_json: bool) -> int:
     return 0 if is_ready(checks) else int(ExitCode.USAGE)
 
 
-def _validate(*, as_json: bool) -> int:
+def _validate(*, quiet: bool, as_json: bool) -> int:
     """Run the comparison, say what came of it."""
     from autotune.cli.unchecked import warn_of_versions
     from autotune.study.storage_url import default_folder
     from autotune.tuning.folders import check_writable
     from autotune.tuning.validation import MOST_OFF, all_hold, run_validation, validation_json
 
-    warn_of_versions()
     folder = default_folder()
     check_writable(folder, "this machine's figures")
-    machine, rows = run_validation(folder, lambda text: click.echo(text, err=True))
+    with Telling(quiet=quiet) as telling:
+        warn_of_versions(telling.say)
+        machine, rows = run_validation(folder, telling.say)
     if as_json:
         print_json(validation_json(machine.gpu_name, machine.versions, rows))
     else:

@@ -4,113 +4,43 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from autotune.models import resolve_model
 from autotune.planning.outlook import Budgets, broken_limit
 from autotune.prediction import Prediction, Predictor
 from autotune.sizes import format_size
-from trials.wire import Point
+from benchmarks.claims.cases import GIB, Case, Claim, claims
+from benchmarks.claims.measure import OUTPUT, read_rows, row_of
 
-PAGE = Path(__file__).parent.parent / "docs" / "claims.md"
-GIB = 1 << 30
-
-
-@dataclass(frozen=True)
-class Case:
-    """One configuration that a claim is about, and the memory it is claimed to fit.
-
-    Attributes:
-        model: a card.
-        point: the configuration.
-        seq_len: tokens per sequence.
-        budget_gib: device memory of one GPU.
-        gpus: data-parallel GPUs.
-    """
-
-    model: str
-    point: Point
-    seq_len: int
-    budget_gib: int
-    gpus: int = 1
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What people say, and the cases that decide it."""
-
-    text: str
-    cases: tuple[Case, ...]
-
-
-def claims() -> tuple[Claim, ...]:
-    """The claims of forum threads, made precise: bf16, SDPA, accumulation of two, AdamW unless said."""
-    everything = {"zero_stage": 3, "offload": "optimizer+parameters"}
-    recomputed = {"checkpoint_fraction": 1.0, "gradient_accumulation_steps": 2}
-    full = Point(**everything, **recomputed)  # type: ignore[arg-type]
-    qlora = {"lora_rank": 64, "quantization": "nf4", "optimizer": "paged_adamw8bit", **recomputed}
-    two = Point(micro_batch_size=2, **qlora)  # type: ignore[arg-type]
-    one = Point(**{**qlora, "lora_rank": 16})  # type: ignore[arg-type]
-    partitioned = Point(lora_rank=64, quantization="nf4", **everything, **recomputed)  # type: ignore[arg-type]
-    kept = Point(micro_batch_size=4, lora_rank=16, gradient_accumulation_steps=2)
-    zero2 = Point(zero_stage=2, **recomputed)  # type: ignore[arg-type]
-    return (
-        Claim("A 7B model can be fully fine-tuned on one 40 GB card with ZeRO-3 and offload", (
-            Case("llama2-7b", full, 1024, 40),
-        )),
-        Claim("A 7B model can be fully fine-tuned in 24 GB", (
-            Case("llama2-7b", full, 1024, 24),
-            Case("llama2-7b", Point(optimizer="adamw8bit", **recomputed), 1024, 24),  # type: ignore[arg-type]
-        )),
-        Claim("QLoRA of a 7B model, rank 64, batch 2, 1,024 tokens: 24, 16 and 8 GB are enough", (
-            Case("llama2-7b", two, 1024, 24),
-            Case("llama2-7b", two, 1024, 16),
-            Case("llama2-7b", two, 1024, 8),
-        )),
-        Claim("QLoRA of a 13B model fits 16 GB with ZeRO-3 and offload", (
-            Case("llama2-13b", partitioned, 1024, 16),
-            Case("llama2-13b", one, 1024, 16),
-        )),
-        Claim("QLoRA of a 65B to 70B model fits one 48 GB card (and not 24 GB)", (
-            Case("llama2-70b", one, 512, 48),
-            Case("llama2-70b", one, 512, 24),
-        )),
-        Claim("A 13B model can be fully fine-tuned on two 24 GB cards with ZeRO-2", (
-            Case("llama2-13b", zero2, 1024, 24, gpus=2),
-        )),
-        Claim("ZeRO-2 on one GPU saves optimizer memory", (
-            Case("qwen2.5-1.5b", Point(**recomputed), 1024, 80),  # type: ignore[arg-type]
-            Case("qwen2.5-1.5b", zero2, 1024, 80),
-        )),
-        Claim("Checkpointing every layer saves 60 to 80 % of the activations", (
-            Case("llama2-7b", kept, 1024, 80),
-            Case("llama2-7b", Point(micro_batch_size=4, lora_rank=16, **recomputed), 1024, 80),  # type: ignore[arg-type]
-        )),
-    )  # fmt: skip
+PAGE = Path(__file__).parent.parent.parent / "docs" / "claims.md"
 
 
 def main() -> None:
     """Predict every case and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claims", description=__doc__)
     parser.add_argument("--output", type=Path, default=PAGE)
+    parser.add_argument("--measured", type=Path, default=OUTPUT, help="rows of `benchmarks.claims.measure`")
     arguments = parser.parse_args()
+    measured = read_rows(arguments.measured)
     lines = [
         "# Claims that people repeat, checked",
         "",
-        "Made by `python -m benchmarks.claims`. Every figure is predicted, with an H200's share outside the",
-        "allocator counted; none of these cases has been measured under a cap yet.",
+        "Made by `python -m benchmarks.claims`. What each case needs is predicted, with an H200's share",
+        'outside the allocator counted. "Measured" is a run on an H200 under a cap of the budget, by',
+        "`python -m benchmarks.claims.measure`; where it says nothing, the case was not run.",
         "",
     ]
     with Predictor(workers=1) as predictor:
         for claim in claims():
-            lines += _section(claim, predictor)
+            lines += _section(claim, predictor, measured)
             print("\n".join(lines[-(len(claim.cases) + 6) :]), flush=True)
     arguments.output.parent.mkdir(exist_ok=True)
     arguments.output.write_text("\n".join(lines))
 
 
-def _section(claim: Claim, predictor: Predictor) -> list[str]:
+def _section(claim: Claim, predictor: Predictor, measured: list[dict[str, Any]]) -> list[str]:
     predictions = [
         predictor.predict(resolve_model(case.model), case.seq_len, case.point, processes=case.gpus)
         for case in claim.cases
@@ -118,20 +48,42 @@ def _section(claim: Claim, predictor: Predictor) -> list[str]:
     rows = [
         f"| {case.model} | {_words(case)} | {case.budget_gib} GiB "
         f"| {format_size(found.required_device_bytes)} | {format_size(found.host_peak_bytes)} "
-        f"| {'yes' if _fits(case, found) else 'no'} |"
+        f"| {'yes' if _fits(case, found) else 'no'} | {_measured_words(row_of(case, measured))} |"
         for case, found in zip(claim.cases, predictions, strict=True)
     ]
-    header = "| model | configuration | budget | needs | host memory | fits |"
+    header = "| model | configuration | budget | needs | host memory | fits | measured |"
     return [
         f"## {claim.text}",
         "",
-        f"**{_verdict(claim.cases, predictions)}**",
+        f"**{_verdict(claim.cases, predictions)}**{_time_words(claim, measured)}",
         "",
         header,
-        "| --- | --- | ---: | ---: | ---: | --- |",
+        "| --- | --- | ---: | ---: | ---: | --- | --- |",
         *rows,
         "",
     ]
+
+
+def _measured_words(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    result = row["result"]
+    if result["outcome"] != "ok":
+        return f"{result['outcome']} in {result['phase'].replace('_', ' ')} under {row['budget_gib']} GiB"
+    words = [f"ran under {row['budget_gib']} GiB: {format_size(result['required_device_bytes'])}"]
+    words += [f"host {format_size(result['host_peak_bytes'])}"]
+    words += [f"{result['tokens_per_second']:,.0f} tokens/s"]
+    return ", ".join(words)
+
+
+def _time_words(claim: Claim, measured: list[dict[str, Any]]) -> str:
+    """What recomputation costs, where a claim's two cases differ in nothing else and both were timed."""
+    rows = [row_of(case, measured) for case in claim.cases]
+    shares = [case.point.checkpoint_fraction for case in claim.cases]
+    if shares != [0.0, 1.0] or None in rows:
+        return ""
+    first, second = (row["result"]["tokens_per_second"] for row in rows if row)
+    return f" It costs {first / second - 1:.0%} more time." if first and second else ""
 
 
 def _fits(case: Case, prediction: Prediction) -> bool:

@@ -1,0 +1,1 @@
+"""`autotune report`: a study as one self-contained HTML page."""

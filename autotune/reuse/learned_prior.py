@@ -1,0 +1,105 @@
+"""What other studies' speeds say of the coefficients of the model of speed.
+
+The coefficients are fitted to what similar studies measured, each study as the training it was, beginning
+from the shipped prior. How far that holds for another training is the trust: of what a coefficient varies
+between trainings, the share that is not trusted stays as doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from autotune.errors import UsageError
+from autotune.reuse.observations import PriorObservation
+from autotune.throughput import Rates, Training, Worked, rates_of
+from autotune.throughput.belief import LEAST_NOISE, REST
+from autotune.throughput.coefficients import Prior, shipped_prior
+
+# The points of one study are alike: however many there are, they count as so many.
+STUDY_COUNTS_AS = 10.0
+_ITERATIONS = 40
+_LARGEST_STEP = 0.3
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One training of the observations."""
+
+    worked: Worked
+    log_seconds: np.ndarray
+    weights: np.ndarray
+
+
+def learned_prior(
+    observations: Sequence[PriorObservation], target: Training, base: Prior | None = None
+) -> Prior | None:
+    """The prior of the coefficients after what similar studies measured.
+
+    Args:
+        observations: theirs.
+        target: what is about to be tuned, on this machine.
+        base: the prior without them; None: the shipped one.
+
+    Returns:
+        None where there is nothing to learn from.
+    """
+    base = base or shipped_prior(target.rates.device)
+    sources = _sources(observations, target)
+    if not sources:
+        return None
+    noise = (REST[target.rates.device] ** 2 + LEAST_NOISE**2) ** 0.5
+    seconds = np.concatenate([source.log_seconds for source in sources])
+    counts = np.concatenate([source.weights for source in sources]) / noise**2
+    precision = np.diag(base.spread**-2.0)
+    found = base.mean.copy()
+    for _ in range(_ITERATIONS):
+        times = [source.worked.times(found) for source in sources]
+        rest = seconds - np.concatenate([one.log_seconds for one in times])
+        slopes = np.concatenate([one.slopes for one in times])
+        curve = slopes.T @ (slopes * counts[:, None]) + precision
+        step = np.linalg.solve(curve, slopes.T @ (counts * rest) - precision @ (found - base.mean))
+        found = found + np.clip(step, -_LARGEST_STEP, _LARGEST_STEP)
+    trust = min(1.0, max(observation.weight for observation in observations))
+    variance = np.diag(np.linalg.inv(curve)) + (1.0 - trust) * base.spread**2
+    return Prior(found, np.minimum(base.spread, np.sqrt(variance)))
+
+
+def _sources(observations: Sequence[PriorObservation], target: Training) -> list[_Source]:
+    """The observations by training; those of a GPU that is in no table are left out."""
+    groups: dict[tuple[object, ...], list[PriorObservation]] = {}
+    for one in observations:
+        key = (one.model.model_dump_json(), one.seq_len, one.gpu_name, one.processes)
+        groups.setdefault(key, []).append(one)
+    found = []
+    for members in groups.values():
+        first = members[0]
+        rates = _rates(first, target)
+        if rates is None:
+            continue
+        training = replace(
+            target,
+            model=first.model,
+            seq_len=first.seq_len,
+            processes=first.processes,
+            rates=rates,
+            total_parameters=None,
+        )
+        worked = Worked(training, [one.point for one in members])
+        weights = np.array([one.weight for one in members])
+        weights *= min(1.0, STUDY_COUNTS_AS / len(members))
+        speeds = np.log([one.tokens_per_second for one in members])
+        found.append(_Source(worked, np.log(worked.work.tokens) - speeds, weights))
+    return found
+
+
+def _rates(one: PriorObservation, target: Training) -> Rates | None:
+    """The rates of the machine that an observation was made on: this one's, or another GPU's by the table."""
+    if one.is_here or one.gpu_name is None:
+        return target.rates
+    try:
+        return rates_of(one.gpu_name)
+    except UsageError:
+        return None

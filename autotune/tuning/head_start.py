@@ -1,0 +1,246 @@
+"""What a study begins with from similar ones: looked up once, kept in the study, given up where it is wrong.
+
+The study keeps which others were used and which of its points were carried over, so that an interrupted
+search goes on as it would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import TYPE_CHECKING, Any, Protocol
+
+from autotune.reuse import (
+    FirstPoint,
+    Judgement,
+    KnobEffects,
+    PriorObservation,
+    Profile,
+    Similar,
+    Tried,
+    first_points,
+    judged,
+    knob_effects,
+    prior_observations,
+)
+from autotune.reuse.first_points import MOST_POINTS
+from autotune.reuse.observations import speed_of
+from autotune.reuse.similarity import LEAST_TRUST
+from trials.wire import Point
+
+if TYPE_CHECKING:
+    from autotune.reuse.worth import Worth
+    from autotune.study import Record
+    from autotune.throughput import Training
+    from autotune.throughput.coefficients import Prior
+
+NOTE = "reuse"
+# The trial of the search's own choosing that what was carried over is compared with comes second.
+OWN_TRIALS = 1
+# While so few trials have ended, knobs' effects choose among what the sampler may propose.
+FEW_TRIALS = 8
+# Fewer candidates need no choosing among.
+MANY_CANDIDATES = 20
+BETTER_SHARE = 0.5
+
+Required = Callable[[Point], int | None]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What is carried over, each on a switch of its own.
+
+    Attributes:
+        points: good points, rescaled, to the front of the queue.
+        observations: throughputs, for the model of speed.
+        knobs: the order of each knob's values, while little is measured. Off: in `benchmarks/reuse` it gained
+            nothing beside the points, and cost trials where the order was another one.
+    """
+
+    points: bool = True
+    observations: bool = True
+    knobs: bool = False
+
+
+class Keeps(Protocol):
+    """Where a head start keeps what it must know again after an interruption: a study."""
+
+    def note(self, key: str) -> Any:
+        """The value last kept under a key, or None."""
+
+    def set_note(self, key: str, value: Any) -> None:
+        """Keeps a value, in JSON, under a key."""
+
+
+class HeadStart:
+    """What similar studies give to one that is being tuned.
+
+    Attributes:
+        similar: the studies, the most trusted first.
+        carry: what of them is used.
+    """
+
+    def __init__(
+        self,
+        study: Keeps,
+        target: Profile,
+        similar: Sequence[Similar],
+        say: Say,
+        carry: Carry | None = None,
+        *,
+        most: int = MOST_POINTS,
+        base: Prior | None = None,
+    ) -> None:
+        """Use `begin`.
+
+        Args:
+            study: that is being tuned; keeps what was carried over.
+            target: its profile.
+            similar: the studies to learn from; never empty.
+            say: told when what was carried over is given up.
+            carry: what is used; None: as `Carry` has it.
+            most: points to carry over.
+            base: prior of the model of speed without other studies; None: the shipped one.
+        """
+        self.similar = tuple(similar)
+        self.carry = carry or Carry()
+        self._study = study
+        self._target = target
+        self._say = say
+        self._told = 1.0
+        self._most = most
+        self._base = base
+        self._priors: dict[float, Prior | None] = {}
+
+    def next_point(
+        self, records: Sequence[Record], candidates: Sequence[Point], required_bytes: Required
+    ) -> Point | None:
+        """A point carried over that is worth measuring next; None: the search is to choose by itself.
+
+        Args:
+            records: trials of this stage that are over, in order.
+            candidates: what may be launched.
+            required_bytes: device memory that a candidate is predicted to need; None where nothing is.
+        """
+        carried = self.carried()
+        tried = sum(record.point in carried for record in records)
+        own = len(records) - tried
+        # One is measured, then one of the search's own choosing, and if that is no better the others.
+        is_turn = own == OWN_TRIALS or (own < OWN_TRIALS and not tried)
+        if not self.carry.points or not is_turn or tried >= self._most:
+            return None
+        if not self._holds(self.judgement(records)):
+            return None
+        found = first_points(self.similar, candidates, self._target, required_bytes)
+        if not found:
+            return None
+        self._remember(found[0])
+        return found[0].point
+
+    def preferred(self, records: Sequence[Record], candidates: Sequence[Point]) -> Sequence[Point]:
+        """The candidates that a sampler may choose among while little is known: by the knobs' effects.
+
+        Args:
+            records: trials of this stage that are over, in order.
+            candidates: what may be launched.
+        """
+        own = [record for record in records if record.point not in self.carried()]
+        # The first choice of its own is what the search would have made anyway: the comparison needs it.
+        few = len(own) >= OWN_TRIALS and len(records) < FEW_TRIALS and len(candidates) > MANY_CANDIDATES
+        if not self.carry.knobs or not few or self.judgement(records).share < 1.0:
+            return candidates
+        effects = self.effects()
+        if not effects.log_ratios:
+            return candidates
+        ranked = effects.ranked(candidates)
+        return ranked[: max(MANY_CANDIDATES, round(BETTER_SHARE * len(ranked)))]
+
+    def effects(self) -> KnobEffects:
+        """What the studies taught about each knob."""
+        return knob_effects(self.similar)
+
+    def observations(self, records: Sequence[Record] = ()) -> tuple[PriorObservation, ...]:
+        """What the studies measured of speed, weighed by what the records leave of the trust."""
+        if not self.carry.observations:
+            return ()
+        left = self.judgement(records).share
+        similar = [
+            Similar(one.study, one.trust * left, one.why, one.profile, one.records) for one in self.similar
+        ]
+        return prior_observations(similar, self._target) if left > 0 else ()
+
+    def prior(self, records: Sequence[Record], training: Training) -> Prior | None:
+        """What the studies teach of the model of speed's coefficients, as far as they are still trusted.
+
+        None until the search has chosen a trial by itself: what was carried over is compared with that.
+
+        Args:
+            records: trials of this stage that are over, in order.
+            training: what is tuned, on this machine.
+        """
+        carried = self.carried() if self.carry.points else {}
+        if carried and all(record.point in carried for record in records):
+            return None
+        observations = self.observations(records)
+        trust = observations[0].weight if observations else 0.0
+        if trust not in self._priors:
+            from autotune.reuse.learned_prior import learned_prior
+
+            self._priors[trust] = learned_prior(observations, training, self._base)
+        return self._priors[trust]
+
+    def judgement(self, records: Sequence[Record]) -> Judgement:
+        """What the measurements leave of the trust; said once where that is less than all."""
+        carried = self.carried()
+        found = judged([_tried(record, carried) for record in records])
+        if found.words and self._told > (left := found.share if self._holds(found) else 0.0):
+            self._told = left
+            lost = "is not used any more" if not self._holds(found) else f"counts {found.share:.0%}"
+            self._say(f"what was learned elsewhere {lost}: {found.words}")
+        if round(found.share, 3) != self._note().get("left", 1.0):
+            self._study.set_note(NOTE, self._note() | {"left": round(found.share, 3), "words": found.words})
+        return found
+
+    def keep_worth(self, worth: Worth) -> None:
+        """Keeps what the head start was worth."""
+        self._study.set_note(NOTE, self._note() | {"worth": worth.as_json()})
+
+    def carried(self) -> dict[Point, float]:
+        """The points that were carried over, with the speed that was expected of each; ratios count."""
+        return {
+            Point.model_validate(one["point"]): float(one["expected"])
+            for one in self._note().get("carried", [])
+        }
+
+    def _holds(self, found: Judgement) -> bool:
+        return found.share * self.similar[0].trust >= min(LEAST_TRUST, self.similar[0].trust)
+
+    def _remember(self, first: FirstPoint) -> None:
+        note = self._note()
+        known = note.get("carried", [])
+        point = first.point.model_dump(mode="json")
+        if all(one["point"] != point for one in known):
+            one = {"point": point, "expected": first.expected, "study": first.study}
+            self._study.set_note(NOTE, note | {"carried": [*known, one]})
+
+    def _note(self) -> dict[str, Any]:
+        return dict(self._study.note(NOTE) or {})
+
+
+def _tried(record: Record, carried: Mapping[Point, float]) -> Tried:
+    """A trial as the judgement sees it."""
+    result = record.result
+    low = result.tokens_per_second_low if result else None
+    high = result.tokens_per_second_high if result else None
+    noise = log(high / low) / 2 if low and high and high >= low else 0.0
+    return Tried(record.point, carried.get(record.point), speed_of(record), noise)
+
+
+def points_to_carry(sampler: str, carry: Carry) -> int:
+    """How many points go to the front of the queue.
+
+    A sampler that learns the studies' speeds knows better where to go on after the first.
+    """
+    return 1 if sampler == "physics" and carry.observations else MOST_POINTS

@@ -1,0 +1,1 @@
+"""Memory claims that people repeat: predicted for all, and measured under a cap on a GPU."""

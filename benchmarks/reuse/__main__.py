@@ -1,0 +1,129 @@
+"""`python -m benchmarks.reuse`: trials to near the optimum with a head start and without, as Markdown."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+
+from autotune.reuse.virtual import WITHIN
+from autotune.tuning.head_start import Carry
+from benchmarks.reuse.pairs import KINDS, Kind, Pair, pairs_of
+from benchmarks.reuse.replay import MOST_TRIALS, from_nothing, studied, with_head_start
+from benchmarks.reuse.tables import FOLDERS, read_tables
+
+RESULTS = Path(__file__).parents[1] / "results" / "reuse.md"
+SEEDS = 10
+SWITCHES = {
+    "as by default": Carry(),
+    "points": Carry(points=True, observations=False, knobs=False),
+    "observations": Carry(points=False, observations=True, knobs=False),
+    "knobs": Carry(points=False, observations=False, knobs=True),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One pair, over all seeds.
+
+    Attributes:
+        pair: which.
+        trust: in the source.
+        without: trials from nothing, one per seed; what did not arrive counts as one more than there are.
+        carried: trials with a head start, by what was carried over.
+    """
+
+    pair: Pair
+    trust: float
+    without: tuple[int, ...]
+    carried: dict[str, tuple[int, ...]]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Replay and write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reuse", description=__doc__)
+    parser.add_argument("--tables", type=Path, nargs="+", default=list(FOLDERS), help="folders of tables")
+    parser.add_argument("--sampler", default="physics")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    chosen = parser.parse_args(arguments)
+    tables = read_tables(chosen.tables)
+    begun = time.monotonic()
+    rows = []
+    for pair in pairs_of(tables):
+        rows.append(row_of(pair, chosen.sampler, chosen.seeds))
+        print(line(rows[-1]), flush=True)
+    text = report(rows, chosen.sampler, chosen.seeds, time.monotonic() - begun)
+    chosen.output.parent.mkdir(exist_ok=True)
+    chosen.output.write_text(text)
+    print(text)
+
+
+def row_of(pair: Pair, sampler: str, seeds: int) -> Row:
+    """Replays a pair."""
+    without = [from_nothing(pair.target, sampler, seed).trials for seed in range(seeds)]
+    carried = {
+        name: tuple(
+            counted(with_head_start(pair, sampler, seed, carry).trials, pair) for seed in range(seeds)
+        )
+        for name, carry in SWITCHES.items()
+    }
+    trust = fmean(studied(pair, sampler, seed).trust for seed in range(1))
+    return Row(pair, trust, tuple(counted(trials, pair) for trials in without), carried)
+
+
+def counted(trials: int | None, pair: Pair) -> int:
+    """The trials; where the optimum was not reached, one more than were allowed."""
+    return min(MOST_TRIALS, len(pair.target.points)) + 1 if trials is None else trials
+
+
+def report(rows: Sequence[Row], sampler: str, seeds: int, seconds: float) -> str:
+    """The results as Markdown."""
+    lines = [
+        "# Trials with a head start and without",
+        "",
+        f"`python -m benchmarks.reuse --sampler {sampler} --seeds {seeds}`: measured trials until the search",
+        f"is within {WITHIN:.0%} of the target's fastest point; median (mean) over {seeds} seeds.",
+        f"It took {seconds:.0f} s. The source was tuned with the same sampler and another seed. Each switch",
+        "alone: good points at the front of the queue; throughputs for the model of speed; the knobs' order",
+        "while little is measured.",
+        "",
+        "| pair | source | target | points | trust | without | " + " | ".join(SWITCHES) + " |",
+        "| --- | --- | --- | ---: | ---: | ---: |" + " ---: |" * len(SWITCHES),
+    ]
+    lines += [line(row) for kind in KINDS for row in rows if row.pair.kind == kind]
+    lines += ["", "| pairs | | without | " + " | ".join(SWITCHES) + " |"]
+    lines += ["| --- | ---: | ---: |" + " ---: |" * len(SWITCHES)]
+    lines += [total(kind, [row for row in rows if row.pair.kind == kind]) for kind in KINDS]
+    return "\n".join(lines) + "\n"
+
+
+def line(row: Row) -> str:
+    """One pair."""
+    pair = row.pair
+    figures = [cell(row.without), *(cell(trials) for trials in row.carried.values())]
+    return (
+        f"| {pair.kind} | {pair.source.name} | {pair.target.name} | {len(pair.target.points)} | "
+        f"{row.trust:.2f} | " + " | ".join(figures) + " |"
+    )
+
+
+def total(kind: Kind, rows: Sequence[Row]) -> str:
+    """All pairs of a kind."""
+    if not rows:
+        return f"| {kind} | 0 | " + " | ".join("" for _ in range(len(SWITCHES) + 1)) + " |"
+    without = [trials for row in rows for trials in row.without]
+    carried = [[trials for row in rows for trials in row.carried[name]] for name in SWITCHES]
+    return f"| {kind} | {len(rows)} | " + " | ".join(cell(trials) for trials in (without, *carried)) + " |"
+
+
+def cell(trials: Sequence[int]) -> str:
+    """Median and mean."""
+    return f"{median(trials):g} ({fmean(trials):.1f})"
+
+
+if __name__ == "__main__":
+    main()

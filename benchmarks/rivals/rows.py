@@ -1,0 +1,72 @@
+"""The rows of the output: one JSON object a line, appended as they come.
+
+Kinds: `machine` (one a call), `found` (a contender's result on a case) and `measured` (a winner's point,
+measured by a trial of ours).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rivals.cases import Case, Setting
+from benchmarks.rivals.contender import Found
+from trials.wire import Point, TrialResult
+
+Row = dict[str, Any]
+
+_LEFT_OUT = {"ds_config", "losses", "lora_targets", "versions"}
+
+
+def read_rows(path: Path) -> list[Row]:
+    """What the output holds."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def append_row(path: Path, rows: list[Row], row: Row) -> None:
+    """Keep a row, in the file and in the list."""
+    with path.open("a") as output:
+        output.write(json.dumps(row) + "\n")
+    rows.append(row)
+
+
+def found_row(case: Case, setting: Setting, contender: str, found: Found) -> Row:
+    """A contender's result as a row."""
+    return {
+        "kind": "found",
+        "case": case.name,
+        "setting": setting.model_dump(mode="json"),
+        "contender": contender,
+        **found.model_dump(mode="json"),
+    }
+
+
+def measured_row(case: Case, setting: Setting, point: Point, result: TrialResult) -> Row:
+    """A winner's measurement as a row."""
+    return {
+        "kind": "measured",
+        "case": case.name,
+        "setting": setting.model_dump(mode="json"),
+        "point": point.model_dump(mode="json"),
+        "result": result.model_dump(mode="json", exclude=_LEFT_OUT),
+    }
+
+
+def find_found(rows: Iterable[Row], case: str, setting: Row, contender: str) -> Row | None:
+    """The result of a contender under these conditions; None where it has not run."""
+    wanted = {"kind": "found", "case": case, "setting": setting, "contender": contender}
+    return next((row for row in rows if _matches(row, wanted)), None)
+
+
+def find_measured(rows: Iterable[Row], case: str, setting: Row, point: Row | None) -> Row | None:
+    """The measurement of a point under these conditions; None where there is none."""
+    wanted = {"kind": "measured", "case": case, "setting": setting, "point": point}
+    return next((row for row in rows if _matches(row, wanted)), None)
+
+
+def _matches(row: Row, wanted: Row) -> bool:
+    return all(row.get(key) == value for key, value in wanted.items())

@@ -1,0 +1,1 @@
+"""Scripts that the rivals run."""

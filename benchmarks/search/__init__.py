@@ -1,0 +1,1 @@
+"""Search: recorded tables of measured points, fitted coefficients, and samplers replayed on the tables."""

@@ -1,0 +1,67 @@
+"""The benchmark judges samplers on tables that their coefficients were not fitted on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from recorded import GIB, grid, unseen_prior
+
+from autotune.throughput.coefficients import INDEX, shipped_prior
+from benchmarks.search.fit import all_sources
+from benchmarks.search.record import covering_order
+from benchmarks.search.replay import Case, replay
+from trials.wire import Point
+
+
+def test_a_table_and_whatever_else_was_measured_of_its_training_is_left_out_of_its_fit() -> None:
+    model = grid().model.name
+    left_in = [source for source in all_sources(without=grid()) if source.training.model.name == model]
+    assert not [point for source in left_in for point in source.points if point.method == "lora"]
+    assert len(all_sources()) > len(all_sources(without=grid())) > 80
+
+
+def test_fitted_coefficients_are_near_one_for_they_mean_something() -> None:
+    coefficients = np.exp(shipped_prior("cuda").mean)
+    assert (coefficients > 0.5).all() and (coefficients < 2.0).all()
+    assert coefficients[INDEX["matmul"]] == pytest.approx(1.2, abs=0.2)
+    # Leaving a table out moves none by as much as a factor of two.
+    assert np.abs(unseen_prior().mean - shipped_prior("cuda").mean).max() < np.log(2)
+
+
+def test_ours_finds_the_best_of_a_table_never_seen_in_a_few_trials() -> None:
+    case = Case(grid(), 40 * GIB)
+    found = [replay(case, "physics", seed, unseen_prior(), trials=8) for seed in range(5)]
+    assert all((one.trials_to(0.01) or 99) <= 4 for one in found)
+    by_chance = [replay(case, "random", seed, unseen_prior(), trials=8) for seed in range(5)]
+    assert np.mean([one.regrets[3] for one in found]) < 0.2 * np.mean([one.regrets[3] for one in by_chance])
+
+
+def test_a_replay_repeats_and_counts_building_once_per_build() -> None:
+    case = Case(grid(), 24 * GIB)
+    one, again = (replay(case, "physics", 3, unseen_prior(), trials=5) for _ in range(2))
+    assert one == again
+    # All points of the grid share a build: eight seconds once, then a fraction of a second.
+    took = np.diff([0.0, *one.seconds])
+    assert took[0] > 8.0
+    steps = [second - 8.0 if index == 0 else second for index, second in enumerate(took)]
+    assert all(0 < value < 8.0 for value in steps)
+
+
+def test_points_are_recorded_a_few_of_each_build_at_a_time_spread_over_the_space() -> None:
+    points = [
+        Point(micro_batch_size=size, checkpoint_fraction=share, lora_rank=rank, zero_stage=stage)
+        for size in range(1, 11)
+        for share in (0.0, 0.5, 1.0)
+        for rank in (16, 32)
+        for stage in (0, 2)
+    ]
+    order = covering_order(points, 5)
+    assert sorted(map(repr, order)) == sorted(map(repr, points))
+    rounds = [order[start : start + 20] for start in range(0, len(order), 20)]
+    for first in rounds:
+        runs = [first[start : start + 5] for start in range(0, 20, 5)]
+        assert [len({point.build for point in run}) for run in runs] == [1, 1, 1, 1]
+        assert len({run[0].build for run in runs}) == 4
+    # Five of the thirty points of a build already reach from small to large.
+    sizes = [point.micro_batch_size for point in order[:5]]
+    assert min(sizes) <= 3 and max(sizes) >= 8

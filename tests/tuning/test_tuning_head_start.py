@@ -1,0 +1,172 @@
+"""A study begins with what similar ones showed, compares it with a trial of its own, and drops errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuning_samples import empty_study
+
+from autotune.models import resolve_model
+from autotune.reuse import Profile, Similar, profile_of
+from autotune.study import Record, Study, StudyInputs
+from autotune.tuning.head_start import MANY_CANDIDATES, Carry, HeadStart
+from autotune.tuning.similar_studies import reuse_json
+from trials.wire import Outcome, Phase, Point, TrialResult
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SIZES, SHARES = (1, 2, 4, 8), (0.0, 0.5, 1.0)
+SPACE = tuple(
+    Point(micro_batch_size=size, checkpoint_fraction=share, lora_rank=rank, zero_stage=stage)
+    for stage in (0, 2)
+    for rank in (16, 64)
+    for share in SHARES
+    for size in SIZES
+)
+
+
+def speed(point: Point) -> float:
+    return 1000 * point.micro_batch_size / (point.micro_batch_size + 1) / (1 + point.checkpoint_fraction / 3)
+
+
+def need(point: Point) -> int:
+    return point.micro_batch_size
+
+
+def result(tokens_per_second: float | None) -> TrialResult:
+    if tokens_per_second is None:
+        return TrialResult(trial_id="", outcome=Outcome.OOM, phase=Phase.BACKWARD)
+    return TrialResult(
+        trial_id="", outcome=Outcome.OK, phase=Phase.LATER_STEP, tokens_per_second=tokens_per_second
+    )
+
+
+def measured(*trials: tuple[Point, float | None]) -> list[Record]:
+    return [Record(n, point, result(speed), None, NOW, NOW) for n, (point, speed) in enumerate(trials)]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return empty_study(tmp_path)
+
+
+def target_of(inputs: StudyInputs, budget: int = 8) -> Profile:
+    profile = profile_of(inputs, resolve_model("tiny-llama"), None)
+    return replace(profile, budget_bytes=budget)
+
+
+class Told:
+    """What was said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def head_start(study: Study, told: Told | None = None, trust: float = 0.8, **carry: bool) -> HeadStart:
+    profile = target_of(study.inputs)
+    records = tuple(measured(*((point, speed(point)) for point in SPACE[::2])))
+    source = Similar("source", trust, "alike", profile, records)
+    study.set_note("reuse", study.note("reuse") or {"studies": [source.as_json()]})
+    return HeadStart(study, profile, [source], told or Told(), Carry(**carry) if carry else None)
+
+
+def left(records: Sequence[Record]) -> list[Point]:
+    return [point for point in SPACE if point not in {record.point for record in records}]
+
+
+def play(start: HeadStart, speeds: Sequence[float | None]) -> list[str]:
+    """Who chose each trial, when the carried ones and the search's own report these speeds in turn."""
+    records: list[Record] = []
+    chosen = []
+    for value in speeds:
+        point = start.next_point(records, left(records), need)
+        chosen.append("own" if point is None else "carried")
+        point = point or next(p for p in reversed(left(records)) if p not in start.carried())
+        records.append(Record(len(records), point, result(value), None, NOW, NOW))
+    return chosen
+
+
+def test_one_carried_then_one_of_its_own_then_two_more_carried(study: Study) -> None:
+    assert play(head_start(study), [1000, 700, 990, 980, 900, 900]) == [
+        "carried",
+        "own",
+        "carried",
+        "carried",
+        "own",
+        "own",
+    ]
+
+
+def test_the_first_one_is_the_fastest_that_fits(study: Study) -> None:
+    point = head_start(study).next_point([], SPACE, need)
+    assert point is not None and (point.micro_batch_size, point.checkpoint_fraction) == (8, 0.0)
+    few = [point for point in SPACE if point.micro_batch_size < 8]
+    other = head_start(study).next_point([], few, need)
+    assert other is not None and other.micro_batch_size == 4
+
+
+def test_wrong_advice_costs_one_trial_and_is_told_once(study: Study) -> None:
+    told = Told()
+    start = head_start(study, told)
+    assert play(start, [100, 700, 710, 720, 730]) == ["carried", "own", "own", "own", "own"]
+    [line] = told.lines
+    assert "not used any more" in line and "600%" in line
+    assert start.observations(measured((next(iter(start.carried())), 100), (SPACE[0], 700))) == ()
+    said = reuse_json(study)
+    assert said["reuse"] == [{"study": "source", "trust": 0.8, "why": "alike"}]
+    assert said["reuse_left"] == 0.0 and "faster" in said["reuse_disagreement"]
+
+
+def test_advice_that_does_not_fit_costs_one_trial(study: Study) -> None:
+    assert play(head_start(study), [None, 700, 710]) == ["carried", "own", "own"]
+
+
+def test_a_search_that_was_interrupted_goes_on_as_it_would_have(study: Study, tmp_path: Path) -> None:
+    first = head_start(study).next_point([], SPACE, need)
+    assert first is not None
+    again = Study.load(study._url, study.name)
+    records = measured((first, 1000))
+    assert head_start(again).next_point(records, left(records), need) is None
+    records = measured((first, 1000), (SPACE[0], 500))
+    assert head_start(again).next_point(records, left(records), need) is not None
+    assert head_start(again).carried().keys() >= {first}
+
+
+def test_each_switch_is_its_own(study: Study) -> None:
+    start = head_start(study, points=False, observations=True, knobs=False)
+    assert start.next_point([], SPACE, need) is None
+    assert len(start.observations()) == len(SPACE[::2])
+    records = measured((SPACE[0], 500.0))
+    assert list(start.preferred(records, SPACE)) == list(SPACE)
+    start = head_start(study, points=True, observations=False, knobs=True)
+    assert start.observations() == ()
+    preferred = start.preferred(records, SPACE)
+    assert len(preferred) == max(MANY_CANDIDATES, len(SPACE) // 2) < len(SPACE)
+    assert {point.micro_batch_size for point in preferred} >= {8, 4}
+    assert min(map(speed, preferred)) > min(map(speed, SPACE))
+
+
+def test_observations_weigh_what_is_left_of_the_trust(study: Study) -> None:
+    start = head_start(study)
+    point = start.next_point([], SPACE, need)
+    assert point is not None
+    whole = start.observations()[0].weight
+    assert whole == pytest.approx(0.8)
+    doubted = start.observations(measured((point, 1000.0), (SPACE[0], 1040.0)))[0].weight
+    # log 1.04 / log 1.08 of the trust is gone.
+    assert doubted == pytest.approx(0.8 * (1 - 0.5096), abs=1e-3)
+
+
+@pytest.mark.parametrize("records", [(), measured((SPACE[0], None))], ids=["empty", "all out of memory"])
+def test_a_source_without_a_speed_is_no_hindrance(study: Study, records: Any) -> None:
+    source = Similar("source", 0.8, "alike", target_of(study.inputs), tuple(records))
+    start = HeadStart(study, target_of(study.inputs), [source], Told())
+    assert start.next_point([], SPACE, need) is None
+    assert list(start.preferred(measured((SPACE[0], 1.0)), SPACE)) == list(SPACE)
