@@ -36,6 +36,10 @@ bench-memory: $(STAMP)
 bench-search: $(STAMP)
 	$(BIN)/python -m benchmarks.search
 
+# Trials with a head start from other studies and without, on recorded tables.
+bench-reuse: $(STAMP)
+	$(BIN)/python -m benchmarks.reuse
+
 # Memory claims that people repeat, predicted: docs/claims.md.
 claims: $(STAMP)
 	$(BIN)/python -m benchmarks.claims
