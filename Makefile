@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint check-report check-exports test-gpu bench-memory bench-search claims clean
+.PHONY: demo test lint check-report check-exports test-gpu bench-memory bench-search bench-reuse claims clean
 
 $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	PYTHON="$(PYTHON)" bash scripts/make_venv.sh $(VENV)
