@@ -20,7 +20,7 @@ from autotune.tuning.head_start import HeadStart
 from autotune.tuning.interrupts import Interrupts
 from autotune.tuning.observer import Observer, Opened
 from autotune.tuning.ownership import give_back, take
-from autotune.tuning.predicting import foresight_of
+from autotune.tuning.predicting import foresight_of, tracing_processes
 from autotune.tuning.readiness import get_ready
 from autotune.tuning.request import Request
 from autotune.tuning.search import Ending, anything_left, search
@@ -158,14 +158,17 @@ def _work(
     from autotune.running import TrialRunner
 
     model_type = task.model.config.get("model_type")
-    with TrialRunner(task.device, model_type=model_type, log_dir=folders.logs) as runner:
+    with (
+        tracing_processes(task) as pool,
+        TrialRunner(task.device, model_type=model_type, log_dir=folders.logs) as runner,
+    ):
         try:
             observer.say("starting the trial process (loads torch and transformers once)")
             ready = get_ready(task, runner, data_folder, folders.logs, observer.say)
             for stage in ready.task.stages:
                 for note in stage.notes:
                     observer.say(note)
-            with foresight_of(ready, data_folder, observer) as foresight:
+            with foresight_of(ready, data_folder, observer, pool) as foresight:
                 session = Session(
                     task=ready.task,
                     study=study,

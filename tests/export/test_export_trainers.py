@@ -101,7 +101,8 @@ def test_batch_precision_and_optimizer_are_the_winner_s(
     assert found["gradient_accumulation_steps"] == 5
     assert found["max_grad_norm"] == 1.0
     assert (found["bf16"], found["fp16"]) == (precision == "bf16", precision == "fp16")
-    assert found[OPTIMIZER[trainer]] == ADAMW[optimizer]
+    fused = trainer == "swift" and optimizer == "adamw"
+    assert found[OPTIMIZER[trainer]] == ("adamw_torch_fused" if fused else ADAMW[optimizer])
     assert found["deepspeed"] in folder_files(winner, [EXPORTERS[trainer]])
     if trainer in SEQUENCE:
         assert found[SEQUENCE[trainer]] == 32
@@ -244,6 +245,14 @@ def test_axolotl_is_told_the_precision_before_it_loads_a_model(make_winner: Any)
         assert config[precision] == winner.ds_config[precision]
         assert config["train_micro_batch_size_per_gpu"] == "auto"
         assert config["zero_optimization"] == winner.ds_config["zero_optimization"]
+
+
+def test_swift_makes_the_optimizer_itself(make_winner: Any) -> None:
+    # It fails on the stand-in that transformers makes of an optimizer in the DeepSpeed configuration.
+    winner = make_winner(zero_stage=2, offload="optimizer")
+    files = exported(winner, "swift")
+    assert "optimizer" not in json.loads(files["ds_config.swift.json"])
+    assert "fused AdamW stands in" in files["swift.yaml"]
 
 
 def test_tf32_is_asked_for_where_it_was_measured_with(make_winner: Any) -> None:
