@@ -196,7 +196,7 @@ def _recheck(session: Session, record: Record) -> TrialResult:
     from autotune.study.trial_codec import encode_result
 
     session.observer.detail("measuring the runner-up again in a fresh process")
-    spec = session.spec(f"recheck-{record.number + 1}", record.point)
+    spec = session.spec(trial_id(record.position, record.number, "recheck"), record.point)
     result = session.run(spec, session.task.request.trial_timeout_seconds, fresh=True)
     with session.interrupts.held():
         kept = dict(session.study.note(RECHECKED_NOTE) or {})

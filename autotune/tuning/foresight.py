@@ -121,10 +121,9 @@ class Foresight:
             return
         began = time.monotonic()
         self._say(f"predicting the memory of {len(new):,} configurations ...")
-        self._require_any(new)
         reasons: Counter[str] = Counter()
         done: list[Point] = []
-        for group in groups(new, self._points.is_shared, self.predictor.workers):
+        for group in groups(new, self._points.is_shared, self._worth(new), self.predictor.workers):
             if done and time.monotonic() - began > AHEAD_SECONDS:
                 self._waiting.update(dict.fromkeys(group))
                 continue
@@ -132,10 +131,22 @@ class Foresight:
                 self.know(point, found if isinstance(found, Prediction) else None)
                 if not isinstance(found, Prediction):
                     reasons[found.error] += 1
+            if not done and reasons.total() == len(group):
+                self._require_any(new)
             done += group
         if reasons and len(new) == reasons.total():
             raise PredictionUnavailable(reasons.most_common(1)[0][0])
         self._tell(done, len(new), time.monotonic() - began, reasons)
+
+    def _worth(self, points: Sequence[Point]) -> dict[Point, float]:
+        """How promising each point is before anything is known of it: its speed, where it has room."""
+        from autotune.throughput import predicted_speeds
+
+        speeds = predicted_speeds(self.about.training(), list(points))
+        return {
+            point: speed * chance
+            for point, speed, chance in zip(points, speeds, self.chances(points), strict=True)
+        }
 
     def _tell(self, done: Sequence[Point], total: int, seconds: float, reasons: Counter[str]) -> None:
         out = sum(self.verdict(point) in ("device", "host") for point in done)
