@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .PHONY: demo test lint check-report check-exports test-gpu bench-memory bench-one-build bench-plan bench-search \
-	claims clean
+	bench-reuse claims clean
 
 $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	PYTHON="$(PYTHON)" bash scripts/make_venv.sh $(VENV)
@@ -44,6 +44,10 @@ bench-plan: $(STAMP)
 # Every sampler replayed on the recorded tables (about half an hour).
 bench-search: $(STAMP)
 	$(BIN)/python -m benchmarks.search
+
+# Trials with a head start from other studies and without, on recorded tables.
+bench-reuse: $(STAMP)
+	$(BIN)/python -m benchmarks.reuse
 
 # Memory claims that people repeat, predicted: docs/claims.md.
 claims: $(STAMP)

@@ -69,8 +69,10 @@ def _options_of(holder: Any) -> list[click.Option]:
     return list(reversed(holder.__click_params__))
 
 
-SHARED = _options_of(_shared)
-OWN = _options_of(_own)
+# Not only `run` must find the studies again.
+OF_ALL = ("storage",)
+SHARED = [*_options_of(_shared), *(one for one in _options_of(_own) if one.name in OF_ALL)]
+OWN = [one for one in _options_of(_own) if one.name not in OF_ALL]
 
 
 def _prefilled(command: Any) -> Any:

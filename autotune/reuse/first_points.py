@@ -31,6 +31,7 @@ _KEPT = tuple(name for name in Point.model_fields if name not in _SCALED)
 _ORDERED = ("lora_rank", "zero_bucket_elements")
 
 Required = Callable[[Point], int | None]
+Speed = Callable[[Point], float]
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def first_points(
     target: Profile,
     required_bytes: Required,
     *,
+    speed: Speed | None = None,
     most: int = MOST_POINTS,
 ) -> tuple[FirstPoint, ...]:
     """Good points of similar studies among the candidates, the most promising first, each once.
@@ -65,10 +67,12 @@ def first_points(
         candidates: what may be launched now: neither measured nor known not to fit.
         target: what is about to be tuned.
         required_bytes: device memory that a candidate is predicted to need; None where nothing is predicted.
+        speed: what a candidate's speed is believed to be, given what the studies measured; None: by
+            `source_speed`.
         most: so many at most.
     """
     groups = _groups(candidates)
-    speed = believed_speed(similar, target)
+    speed = speed or believed_speed(similar, target)
     found: dict[Point, FirstPoint] = {}
     for one in sorted(similar, key=lambda one: -one.trust):
         fast = ranking(one.records, budget_bytes=one.profile.budget_bytes)

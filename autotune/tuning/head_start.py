@@ -115,7 +115,11 @@ class HeadStart:
         self._priors: dict[float, Prior | None] = {}
 
     def next_point(
-        self, records: Sequence[Record], candidates: Sequence[Point], required_bytes: Required
+        self,
+        records: Sequence[Record],
+        candidates: Sequence[Point],
+        required_bytes: Required,
+        training: Training | None = None,
     ) -> Point | None:
         """A point carried over that is worth measuring next; None: the search is to choose by itself.
 
@@ -123,6 +127,7 @@ class HeadStart:
             records: trials of this stage that are over, in order.
             candidates: what may be launched.
             required_bytes: device memory that a candidate is predicted to need; None where nothing is.
+            training: what is tuned, on this machine, for the model of speed; None: without it.
         """
         carried = self.carried()
         tried = sum(record.point in carried for record in records)
@@ -133,7 +138,8 @@ class HeadStart:
             return None
         if not self._holds(self.judgement(records)):
             return None
-        found = first_points(self.similar, candidates, self._target, required_bytes)
+        speed = self._speed(records, candidates, training)
+        found = first_points(self.similar, candidates, self._target, required_bytes, speed=speed)
         if not found:
             return None
         self._remember(found[0])
@@ -183,13 +189,32 @@ class HeadStart:
         carried = self.carried() if self.carry.points else {}
         if carried and all(record.point in carried for record in records):
             return None
-        observations = self.observations(records)
+        return self._learned(self.observations(records), training)
+
+    def _learned(self, observations: Sequence[PriorObservation], training: Training) -> Prior | None:
         trust = observations[0].weight if observations else 0.0
         if trust not in self._priors:
             from autotune.reuse.learned_prior import learned_prior
 
             self._priors[trust] = learned_prior(observations, training, self._base)
         return self._priors[trust]
+
+    def _speed(
+        self, records: Sequence[Record], candidates: Sequence[Point], training: Training | None
+    ) -> Callable[[Point], float] | None:
+        """The speed of candidates by the model that has learned the studies' and this study's own trials."""
+        from autotune.throughput import Belief, Worked
+        from autotune.throughput.seen import observations_of, seen_of
+
+        if training is None:
+            return None
+        prior = self._learned(prior_observations(self.similar, self._target), training)
+        if prior is None:
+            return None
+        seen = observations_of(seen_of(record.point, record.result) for record in records)
+        belief = Belief(Worked(training, candidates), seen, prior)
+        speeds = dict(zip(belief.points, belief.tokens_per_second, strict=True))
+        return lambda point: float(speeds[point])
 
     def judgement(self, records: Sequence[Record]) -> Judgement:
         """What the measurements leave of the trust; said once where that is less than all."""
