@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint check-report check-exports test-gpu bench-memory bench-search claims clean
+.PHONY: demo test lint check-report check-exports test-gpu bench-memory bench-one-build bench-plan bench-search \
+	bench-reuse claims clean
 
 $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	PYTHON="$(PYTHON)" bash scripts/make_venv.sh $(VENV)
@@ -32,9 +33,21 @@ check-report: $(STAMP)
 bench-memory: $(STAMP)
 	$(BIN)/python -m benchmarks.memory --workers 2
 
+# The same points on one live engine and in fresh processes (some minutes; on a GPU with --device cuda).
+bench-one-build: $(STAMP)
+	$(BIN)/python -m benchmarks.one_build --seconds 600 --output /dev/null
+
+# How long a first estimate and plans of whole spaces take.
+bench-plan: $(STAMP)
+	$(BIN)/python -m benchmarks.planning
+
 # Every sampler replayed on the recorded tables (about half an hour).
 bench-search: $(STAMP)
 	$(BIN)/python -m benchmarks.search
+
+# Trials with a head start from other studies and without, on recorded tables.
+bench-reuse: $(STAMP)
+	$(BIN)/python -m benchmarks.reuse
 
 # Memory claims that people repeat, predicted: docs/claims.md.
 claims: $(STAMP)

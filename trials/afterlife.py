@@ -67,13 +67,16 @@ def _outcome(spec: TrialSpec, death: Death) -> tuple[Outcome, str]:
         return Outcome.CRASH, "ended from outside"
     if death.ended == "peer":
         return Outcome.CRASH, PEER_FAILED
+    limited = spec.device == "cpu" and spec.budget_bytes is not None
     if not os.WIFSIGNALED(death.exit_status):
-        return (
-            Outcome.CRASH,
-            f"exited with status {os.waitstatus_to_exitcode(death.exit_status)} and no result",
-        )
+        status = os.waitstatus_to_exitcode(death.exit_status)
+        if limited and "libgomp: Thread creation failed" in _log_tail(spec.log_path):
+            # OpenMP has no exceptions: it ends the process.
+            return Outcome.OOM, f"exited with status {status} at the memory limit: no room for a thread"
+        return Outcome.CRASH, f"exited with status {status} and no result"
     number = signal.Signals(os.WTERMSIG(death.exit_status))
-    if number in _MEMORY_SIGNALS and spec.device == "cpu" and spec.budget_bytes is not None:
+    if number in _MEMORY_SIGNALS and limited:
+        assert spec.budget_bytes is not None
         tail = _log_tail(spec.log_path)
         told = classify(RuntimeError(tail), on_cpu=True, limited=True).outcome is Outcome.OOM
         if told or death.data_bytes >= NEAR_LIMIT * spec.budget_bytes:

@@ -183,12 +183,15 @@ class CudaMemory(DeviceMemory):
 class CpuMemory(DeviceMemory):
     """Private writable mappings of this process beyond what it held when this object was made.
 
-    A thread looks every few milliseconds, so a peak shorter than that may be missed.
+    A thread looks every few milliseconds, so a peak shorter than that may be missed. What libraries have come
+    to keep for the shapes of earlier points counts neither as the next one's memory nor against its limit.
     """
 
     def __init__(self) -> None:
         self._before = data_bytes()
         self._allowed_bytes: int | None = None
+        self._first_kept: int | None = None
+        self._kept_since = 0
         self._peak = 0
         self._overall = 0
         # Its own stack counts against the limit: start it before there is one.
@@ -198,7 +201,7 @@ class CpuMemory(DeviceMemory):
         self._allowed_bytes = None if budget_bytes is None else budget_bytes - outside_bytes
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         allowed = self._allowed_bytes
-        soft = resource.RLIM_INFINITY if allowed is None else self._before + allowed
+        soft = resource.RLIM_INFINITY if allowed is None else self._before + self._kept_since + allowed
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
     def begin_point(self) -> None:
@@ -208,9 +211,13 @@ class CpuMemory(DeviceMemory):
 
     def give_back(self) -> None:
         ctypes.CDLL(None).malloc_trim(0)
+        kept = self.allocated_bytes()
+        # A first point keeps what any point would.
+        self._first_kept = kept if self._first_kept is None else self._first_kept
+        self._kept_since = max(0, kept - self._first_kept)
 
     def allocated_bytes(self) -> int:
-        return self._now()
+        return max(0, data_bytes() - self._before)
 
     def restart_peak(self) -> None:
         self._peak = self._now()
@@ -245,7 +252,7 @@ class CpuMemory(DeviceMemory):
         self._thread.join(timeout=1.0)
 
     def _now(self) -> int:
-        return max(0, data_bytes() - self._before)
+        return max(0, self.allocated_bytes() - self._kept_since)
 
     def _look(self) -> None:
         if self._stop.is_set():

@@ -5,10 +5,12 @@ Checked with axolotl 0.19.0.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from autotune.export.arguments import DTYPES, OPTIMIZERS, checkpointing_arguments, clipping
+from autotune.export.ds_config import auto_but_precision
 from autotune.export.exporter import Exporter, environment, header
 from autotune.export.lora import lora_settings
 from autotune.export.winner import Winner
@@ -16,6 +18,7 @@ from autotune.export.yaml_text import FILL_IN, yaml_text
 from trials.ds_config import LEARNING_RATE
 
 CONFIG = "axolotl.yaml"
+DS_CONFIG = "ds_config.axolotl.json"
 FP32_LOADING = (
     "Before training starts axolotl makes fp32 of embeddings and norms, which DeepSpeed casts back: loading "
     "needs more memory than was measured."
@@ -66,11 +69,11 @@ def adapter(winner: Winner) -> dict[str, Any]:
 
 
 def exported(winner: Winner) -> Mapping[str, str]:
-    """The file."""
+    """The files."""
     point = winner.point
     sections = (
         (
-            "Yours to fill in. pretraining-style plain text; other types are for conversations.",
+            "Yours to fill in. completion is plain text; other types are for conversations.",
             {
                 "base_model": winner.weights_source or FILL_IN,
                 "datasets": [{"path": FILL_IN, "type": "completion", "field": "text"}],
@@ -80,7 +83,7 @@ def exported(winner: Winner) -> Mapping[str, str]:
         (
             "What was measured. Sequences are padded to this many tokens.",
             {
-                "deepspeed": "ds_config.auto.json",
+                "deepspeed": DS_CONFIG,
                 "sequence_len": winner.seq_len,
                 "pad_to_sequence_len": True,
                 "sample_packing": False,
@@ -109,7 +112,10 @@ def exported(winner: Winner) -> Mapping[str, str]:
             },
         ),
     )
-    return {CONFIG: yaml_text(header("axolotl", winner, start(winner), FP32_LOADING), sections)}
+    return {
+        CONFIG: yaml_text(header("axolotl", winner, start(winner), FP32_LOADING), sections),
+        DS_CONFIG: json.dumps(auto_but_precision(winner.ds_config), indent=2) + "\n",
+    }
 
 
-EXPORTER = Exporter("axolotl", CONFIG, (CONFIG,), exported, start, ("axolotl",))
+EXPORTER = Exporter("axolotl", CONFIG, (CONFIG, DS_CONFIG), exported, start, ("axolotl",))

@@ -34,6 +34,15 @@ def auto_ds_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def auto_but_precision(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The Trainer's variant with the precision said: for who loads a model before the Trainer fills it in.
+
+    `deepspeed.zero.Init` makes fp32 of a model whose configuration says "auto".
+    """
+    said = {name: config[name] for name in ("bf16", "fp16") if name in config}
+    return auto_ds_config(config) | copy.deepcopy(said)
+
+
 def with_zero_block(config: Mapping[str, Any]) -> dict[str, Any]:
     """A copy that says ZeRO's stage also where it is 0: accelerate refuses a configuration that does not."""
     return {

@@ -5,6 +5,7 @@ Checked with ms-swift 4.6.0.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,12 +18,19 @@ from autotune.export.arguments import (
     precision_arguments,
     schedule_arguments,
 )
+from autotune.export.ds_config import auto_ds_config
 from autotune.export.exporter import Exporter, environment, header
 from autotune.export.lora import lora_settings
 from autotune.export.winner import Winner
 from autotune.export.yaml_text import FILL_IN, yaml_text
 
 CONFIG = "swift.yaml"
+DS_CONFIG = "ds_config.swift.json"
+# Its create_optimizer fails on the stand-in that transformers makes of a DeepSpeed configuration's optimizer.
+OWN_OPTIMIZER = (
+    "ms-swift takes no optimizer in the DeepSpeed configuration: torch's fused AdamW stands in for "
+    "DeepSpeed's; with offload Accelerate makes DeepSpeed's of it."
+)
 UNPACKED = (
     "Sequences are padded to the longest of a micro batch: shorter ones than were measured need less memory."
 )
@@ -59,7 +67,7 @@ def tuner_arguments(winner: Winner) -> dict[str, Any]:
 
 
 def exported(winner: Winner) -> Mapping[str, str]:
-    """The file."""
+    """The files."""
     point = winner.point
     sections = (
         (
@@ -69,13 +77,14 @@ def exported(winner: Winner) -> Mapping[str, str]:
         (
             "What was measured.",
             {
-                "deepspeed": "ds_config.auto.json",
+                "deepspeed": DS_CONFIG,
                 "max_length": winner.seq_len,
                 # Its default leaves longer documents out.
                 "truncation_strategy": "right",
                 **batch_arguments(winner),
                 **precision_arguments(winner),
                 **optimizer_arguments(winner),
+                **({"optim": "adamw_torch_fused"} if point.optimizer == "adamw" else {}),
                 **checkpointing_arguments(winner),
                 "use_liger_kernel": point.liger_kernel,
                 **device_arguments(winner),
@@ -91,7 +100,13 @@ def exported(winner: Winner) -> Mapping[str, str]:
         ),
         ("Yours to choose: memory and speed do not depend on it.", schedule_arguments()),
     )
-    return {CONFIG: yaml_text(header("swift", winner, start(winner), UNPACKED), sections)}
+    remarks = [UNPACKED, *([OWN_OPTIMIZER] if point.optimizer == "adamw" else [])]
+    config = auto_ds_config(winner.ds_config)
+    config.pop("optimizer", None)
+    return {
+        CONFIG: yaml_text(header("swift", winner, start(winner), *remarks), sections),
+        DS_CONFIG: json.dumps(config, indent=2) + "\n",
+    }
 
 
-EXPORTER = Exporter("swift", CONFIG, (CONFIG,), exported, start, ("ms-swift",))
+EXPORTER = Exporter("swift", CONFIG, (CONFIG, DS_CONFIG), exported, start, ("ms-swift",))

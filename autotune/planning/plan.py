@@ -18,8 +18,11 @@ from autotune.space.setting import RequestedMethod
 from autotune.throughput import Rates, Training, predicted_speeds
 from trials.wire import ModelSpec, Point
 
-# How many of the best are predicted again by their own trace, so that what is shown is exact.
+# So many of the best are looked at again: the first of them, and what is near the budget, get a trace of
+# their own. What is allocated is exact in shared traces too; such a trace says how much more is needed.
 EXACT_BEST = 8
+EXACT_FIRST = 3
+NEAR_SHARE = 0.95
 # Methods from the most to the least demanding: what to propose when nothing fits.
 GENTLER: tuple[RequestedMethod, ...] = ("full", "lora", "qlora")
 
@@ -203,13 +206,26 @@ def _exact_best(ranked: list[Outlook], request: PlanRequest, predictor: Predicto
     while done < len(ranked) and ranked[done].fits and fitting < EXACT_BEST:
         # As many at once as are still wanted: their traces are made side by side.
         end = min(done + EXACT_BEST - fitting, sum(outlook.fits for outlook in ranked))
-        points = [outlook.point for outlook in ranked[done:end]]
-        for prediction in _predicted(points, request, predictor, exact=True):
+        close = [
+            index
+            for index in range(done, end)
+            if index < EXACT_FIRST or _is_near(ranked[index], request.budgets)
+        ]
+        points = [ranked[index].point for index in close]
+        for index, prediction in zip(close, _predicted(points, request, predictor, exact=True), strict=True):
             if isinstance(prediction, Prediction):
-                ranked[done] = _predicted_anew(ranked[done], prediction, request)
-            fitting += ranked[done].fits
-            done += 1
+                ranked[index] = _predicted_anew(ranked[index], prediction, request)
+        fitting += sum(outlook.fits for outlook in ranked[done:end])
+        done = end
     return ranked_outlooks(ranked, request.budgets)
+
+
+def _is_near(outlook: Outlook, budgets: Budgets) -> bool:
+    budget = budgets.device_bytes
+    prediction = outlook.prediction
+    return prediction.estimated or (
+        budget is not None and prediction.required_device_bytes > NEAR_SHARE * budget
+    )
 
 
 def exact_outlook(outlook: Outlook, request: PlanRequest, predictor: Predictor) -> Outlook:

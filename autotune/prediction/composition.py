@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +13,8 @@ from autotune.models import model_limits
 from autotune.prediction.composing import Between, EnginePart, Setup, composed
 from autotune.prediction.events import Events, extrapolated
 from autotune.prediction.figures import Figures
-from autotune.prediction.segments import COPIED_LAYERS, SHAPES, LayerTraces, ModelPart, NotAlike
+from autotune.prediction.model_part import ModelPart
+from autotune.prediction.segments import COPIED_LAYERS, SHAPES, LayerTraces, NotAlike
 from autotune.prediction.store import Request, TraceStore
 from trials.wire import ModelSpec, Point
 
@@ -20,6 +22,10 @@ from trials.wire import ModelSpec, Point
 FUSED_4BIT_TOKENS = 1536
 # Ranks are affine; so many are traced where more are asked for.
 TRACED_RANKS = 2
+# bitsandbytes keeps the state of smaller tensors in 32 bits, that of others in blocks of so many elements.
+EIGHT_BIT_ELEMENTS = 4096
+EIGHT_BIT_BLOCK = 256
+_ADAPTER = re.compile(r"lora_[^ ]*\((\d+), (\d+)\)")
 # A step's first and last micro batch hold the peaks; those between repeat.
 ACCUMULATION = 2
 
@@ -159,10 +165,24 @@ class Composition:
         """The points whose traces give the engine's part of a point: itself, or itself at two other ranks."""
         ranks = sorted({rank for kind, ranks in self._ranks.items() if kind.adapted for rank in ranks})
         low = ranks[:TRACED_RANKS]
-        if wanted.lora_rank == 0 or wanted.lora_rank in low or wanted.optimizer != "adamw":
-            # Small tensors' 8-bit states are kept in 32 bits: not affine.
+        if wanted.lora_rank == 0 or wanted.lora_rank in low:
+            return [wanted]
+        if wanted.optimizer != "adamw" and not self._has_whole_blocks(low[0]):
             return [wanted]
         return [wanted.model_copy(update={"lora_rank": rank}) for rank in low]
+
+    def _has_whole_blocks(self, rank: int) -> bool:
+        """Whether 8-bit states are affine in the rank: all are kept in whole blocks, none in 32 bits."""
+        for kind in self._ranks:
+            if kind.adapted and self._model(kind) is not None:
+                request = next(one for one in self._model_requests(kind))
+                layers = self._store.get(request).layers
+                sizes = [
+                    int(rows) * int(columns) * rank // request.point.lora_rank
+                    for rows, columns in _ADAPTER.findall(layers[0])
+                ]
+                return all(size >= EIGHT_BIT_ELEMENTS and size % EIGHT_BIT_BLOCK == 0 for size in sizes)
+        return False
 
     def _is_alone(self, wanted: Point) -> bool:
         traced = self._traced_at(wanted)

@@ -18,11 +18,17 @@ class WorkerPool:
 
     def __init__(self, processes: int, count: int) -> None:
         self.count = count
+        self.processes = processes
         self._workers = [TraceWorker(processes) for _ in range(count)]
         # Last in, first out: requests one after the other keep to one process.
         self._idle: LifoQueue[TraceWorker] = LifoQueue()
         for worker in self._workers:
             self._idle.put(worker)
+
+    def start(self) -> None:
+        """Start all processes, which load their libraries while nobody waits for them."""
+        for worker in self._workers:
+            worker.start()
 
     def one(self) -> _Lease:
         """An idle worker, for a with statement."""

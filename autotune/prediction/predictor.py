@@ -21,6 +21,11 @@ from trials.wire import ModelSpec, Point
 MAX_WORKERS = 8
 
 
+def worker_count() -> int:
+    """How many tracing processes are useful on this machine."""
+    return min(MAX_WORKERS, os.cpu_count() or 1)
+
+
 class Predictor:
     """Predicts memory; a context manager, which ends the tracing processes it started.
 
@@ -33,6 +38,7 @@ class Predictor:
         workers: tracing processes at most; None for one per processor, up to eight.
         gradient_clipping: largest gradient norm the trial clips to; 0 turns clipping off.
         torch_adam: torch's AdamW where DeepSpeed would compile FusedAdam, as `TrialSpec.torch_adam`.
+        pool: tracing processes that run already; closed with this.
 
     Raises:
         UsageError: no such GPU.
@@ -47,14 +53,15 @@ class Predictor:
         workers: int | None = None,
         gradient_clipping: float = 1.0,
         torch_adam: bool = False,
+        pool: WorkerPool | None = None,
     ) -> None:
         self._hardware = hardware_of(gpu)
         self._outside_bytes = outside_allocator_bytes
         self._cache = TraceCache(cache_dir if cache_dir is not None else default_cache_folder())
-        self._worker_count = workers or min(MAX_WORKERS, os.cpu_count() or 1)
+        self._worker_count = workers or worker_count()
         self._gradient_clipping = gradient_clipping
         self._torch_adam = torch_adam
-        self._pools: dict[int, WorkerPool] = {}
+        self._pools = {} if pool is None else {pool.processes: pool}
         self._traces: dict[str, Traces] = {}
 
     def __enter__(self) -> Predictor:

@@ -65,6 +65,10 @@ class TraceWorker:
         self.send(request)
         return self.receive()
 
+    def start(self) -> None:
+        """Start the process, if it does not run."""
+        self._started()
+
     def fileno(self) -> int:
         """The descriptor answers arrive on, for `selectors`."""
         child = self._started()

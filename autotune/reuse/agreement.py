@@ -3,7 +3,8 @@
 What is carried over is an order: the transferred points should be among the fastest. So the first of them is
 measured beside a point that the search would have chosen by itself, and two things lower the trust:
 
-- the search's own choice is clearly faster: from nothing at equal speed to all of it at `CLEARLY_FASTER`;
+- the search's own choice is faster by more than the clock's noise: from nothing at equal speed to all of it
+  at `CLEARLY_FASTER`;
 - transferred points stand in another order than expected, as far as expectation and measurement both tell
   them apart: the share of pairs in the wrong order.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import log
+from math import exp, log
 
 from trials.wire import Point
 
@@ -35,11 +36,13 @@ class Tried:
         expected: its speed by other studies, of which only ratios mean anything; None for the search's own
             choice.
         tokens_per_second: as measured; None where it did not run.
+        noise: half of the 95 % interval of its logarithm.
     """
 
     point: Point
     expected: float | None
     tokens_per_second: float | None
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,8 @@ def judged(tried: Sequence[Tried]) -> Judgement:
         return Judgement(1.0)
     best = max(ran, key=_speed)
     own = [one for one in tried if one.expected is None and one.tokens_per_second][:OWN_COMPARED]
-    ahead = max((_speed(one) / _speed(best) for one in own), default=0.0)
+    # Of what the clock cannot tell, what was carried over has the benefit.
+    ahead = max((_speed(one) / _speed(best) * exp(-one.noise - best.noise) for one in own), default=0.0)
     if ahead >= CLEARLY_FASTER:
         return Judgement(
             0.0, f"one found without them is {ahead - 1:.0%} faster than the best configuration carried over"
@@ -89,7 +93,7 @@ def _order(ran: Sequence[Tried]) -> tuple[int, int]:
     for one, other in combinations(ran, 2):
         assert one.expected is not None and other.expected is not None
         expected, measured = log(one.expected / other.expected), log(_speed(one) / _speed(other))
-        if min(abs(expected), abs(measured)) < log(TOLD_APART):
+        if min(abs(expected), abs(measured) - one.noise - other.noise) < log(TOLD_APART):
             continue
         told += 1
         wrong += (expected > 0) != (measured > 0)

@@ -31,6 +31,7 @@ _KEPT = tuple(name for name in Point.model_fields if name not in _SCALED)
 _ORDERED = ("lora_rank", "zero_bucket_elements")
 
 Required = Callable[[Point], int | None]
+Speed = Callable[[Point], float]
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def first_points(
     target: Profile,
     required_bytes: Required,
     *,
+    speed: Speed | None = None,
     most: int = MOST_POINTS,
 ) -> tuple[FirstPoint, ...]:
     """Good points of similar studies among the candidates, the most promising first, each once.
@@ -65,10 +67,12 @@ def first_points(
         candidates: what may be launched now: neither measured nor known not to fit.
         target: what is about to be tuned.
         required_bytes: device memory that a candidate is predicted to need; None where nothing is predicted.
+        speed: what a candidate's speed is believed to be, given what the studies measured; None: by
+            `source_speed`.
         most: so many at most.
     """
     groups = _groups(candidates)
-    speed = believed_speed(similar, target)
+    speed = speed or believed_speed(similar, target)
     found: dict[Point, FirstPoint] = {}
     for one in sorted(similar, key=lambda one: -one.trust):
         fast = ranking(one.records, budget_bytes=one.profile.budget_bytes)
@@ -76,14 +80,18 @@ def first_points(
             kept = _nearest(tuple(getattr(record.point, name) for name in _KEPT), groups)
             if kept is None:
                 continue
-            members = [
-                p for p in groups[kept] if _is_predicted_to_fit(p, target.budget_bytes, required_bytes)
-            ]
+            needs = {member: required_bytes(member) for member in groups[kept]}
             share = (speed_of(record) or 0.0) / (speed_of(fast[0]) or 1.0)
-            if all(required_bytes(member) is None for member in members):
-                members = _as_much_memory(members, record.point, one.profile, target)
-            elif speed is None:
-                members = _largest(members, record.point)
+            if all(need is None for need in needs.values()):
+                members = _as_much_memory(groups[kept], record.point, one.profile, target)
+            else:
+                # Beside points that are predicted, one that is not is a risk not worth taking.
+                members = [
+                    member
+                    for member, need in needs.items()
+                    if need is not None and need <= target.budget_bytes
+                ]
+                members = members if speed is not None else _largest(members, record.point)
             for member in members:
                 found.setdefault(member, FirstPoint(member, share, one.study, one.trust))
     if speed is None or not found:
@@ -114,12 +122,6 @@ def _largest(members: Sequence[Point], point: Point) -> list[Point]:
 def _nearest_share(members: Sequence[Point], point: Point) -> float:
     shares = {member.checkpoint_fraction for member in members}
     return min(shares, key=lambda share: abs(share - point.checkpoint_fraction), default=0.0)
-
-
-def _is_predicted_to_fit(point: Point, budget_bytes: int, required_bytes: Required) -> bool:
-    """Whether a point is predicted to fit, or nothing is predicted of it."""
-    needed = required_bytes(point)
-    return needed is None or needed <= budget_bytes
 
 
 def _groups(candidates: Sequence[Point]) -> dict[tuple[object, ...], list[Point]]:

@@ -42,7 +42,8 @@ class Worth:
 
     def words(self) -> str:
         """One line for people."""
-        near = f"{self.trials_with} {_trials(self.trials_with)} to within {WITHIN:.0%} of its best"
+        trials = f"{self.trials_with} {_trials(self.trials_with)}"
+        near = f"with the head start {trials} to within {WITHIN:.0%} of the study's best"
         alone = f"a start from nothing would have taken {self.trials_without}, by prediction"
         if self.trials_saved > 0:
             return f"{near}; {alone}: about {self.minutes_saved:.1f} minutes saved"

@@ -7,6 +7,7 @@ here only a few attributes matter. That the tables are as expected, Optuna check
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy
@@ -72,10 +73,10 @@ class StorageReader:
         trials: dict[int, dict[str, Any]] = {}
         for number, key, value in self._rows(_TRIALS, name=name, keys=list(_TRIAL_KEYS)):
             trials.setdefault(number, {})[key] = json.loads(value)
+        over = [(number, attrs) for number, attrs in trials.items() if POINT in attrs and RESULT in attrs]
         return tuple(
-            stored_of(number, attrs, name).record()
-            for number, attrs in trials.items()
-            if POINT in attrs and RESULT in attrs
+            replace(stored_of(number, attrs, name).record(), position=position)
+            for position, (number, attrs) in enumerate(over, start=1)
         )
 
     def _rows(self, query: sqlalchemy.TextClause, **values: Any) -> list[Any]:

@@ -12,6 +12,8 @@ from trials.wire import Outcome, Point, TrialResult
 
 # Of a trial that was stopped after its first timed steps.
 STOPPED_NOISE = 0.08
+# Of a trial that something else on the GPU, its clocks or its temperature disturbed.
+DISTURBED_NOISE = 0.15
 # A 95 % interval is so many standard deviations wide.
 _INTERVAL_DEVIATIONS = 2 * 1.96
 _MOST_NOISE = 0.5
@@ -44,8 +46,9 @@ def seen_of(point: Point, result: TrialResult | None) -> Seen:
         return Seen(point, running=True)
     match result.outcome:
         case Outcome.OK | Outcome.STOPPED if is_speed(result.tokens_per_second):
-            noise = STOPPED_NOISE if result.outcome is Outcome.STOPPED else _noise(result)
-            return Seen(point, result.tokens_per_second, noise, True, setup_seconds=result.setup_seconds)
+            # Of a point measured on an engine that lived, the time until its first step says nothing.
+            setup = result.setup_seconds if result.build == "fresh" else None
+            return Seen(point, result.tokens_per_second, _noise(result), True, setup_seconds=setup)
         case Outcome.OK | Outcome.STOPPED | Outcome.TIMEOUT:
             return Seen(point, fitted=True)
         case Outcome.OOM | Outcome.HOST_OOM:
@@ -69,14 +72,16 @@ def observations_of(seen: Iterable[Seen]) -> list[Observation]:
 
 
 def builds_of(seen: Iterable[Seen]) -> Builds:
-    """What is known of building; the engine of the last trial that measured something lives."""
+    """What is known of building; the last trial's engine lives, for an out-of-memory does not end it."""
     over = [one for one in seen if not one.running]
-    live: Build | None = over[-1].point.build if over and over[-1].fitted else None
+    live: Build | None = over[-1].point.build if over and over[-1].fitted is not None else None
     return Builds(live, setup_seconds_by_build([s.point for s in over], [s.setup_seconds for s in over]))
 
 
 def _noise(result: TrialResult) -> float:
+    least = STOPPED_NOISE if result.outcome is Outcome.STOPPED else LEAST_NOISE
+    least = max(least, DISTURBED_NOISE) if result.disturbed else least
     low, high = result.tokens_per_second_low, result.tokens_per_second_high
     if low is None or high is None or not 0 < low < high:
-        return LEAST_NOISE
-    return min(_MOST_NOISE, max(LEAST_NOISE, math.log(high / low) / _INTERVAL_DEVIATIONS))
+        return least
+    return min(_MOST_NOISE, max(least, math.log(high / low) / _INTERVAL_DEVIATIONS))

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from trials.wire import Point
 
 # Of points that share no traces every few need one of their own: small groups keep to the time.
 UNSHARED_GROUP = 12
+# So many tracing processes are busy with the points of one kind.
+WORKERS_OF_A_KIND = 4
 # So many points, as different as there are, say whether anything of a model can be predicted at all.
 PROBES = 4
 
 
-def groups(points: Sequence[Point], is_shared: Callable[[Point], bool], workers: int) -> list[list[Point]]:
-    """The points in groups, each predicted at once.
+def groups(
+    points: Sequence[Point], is_shared: Callable[[Point], bool], worth: Mapping[Point, float], workers: int
+) -> list[list[Point]]:
+    """The points in groups, each predicted at once; those with the most promising point first.
 
     Args:
         points: what is to be predicted.
         is_shared: whether a point's figures come from traces that serve many.
+        worth: how promising each point is.
         workers: tracing processes: the more there are, the more kinds of points keep them busy.
     """
     kinds: dict[tuple[bool, ...], list[Point]] = {}
@@ -27,13 +32,13 @@ def groups(points: Sequence[Point], is_shared: Callable[[Point], bool], workers:
             kinds.setdefault(_kind(point), []).append(point)
         else:
             alone.append(point)
-    ordered = [kinds[key] for key in sorted(kinds)]
-    together = max(1, workers)
+    ordered = sorted(kinds.values(), key=lambda members: -max(worth[point] for point in members))
+    together = max(1, workers // WORKERS_OF_A_KIND)
     found = [
         [point for members in ordered[start : start + together] for point in members]
         for start in range(0, len(ordered), together)
     ]
-    alone.sort(key=_kind)
+    alone.sort(key=lambda point: -worth[point])
     found += [alone[start : start + UNSHARED_GROUP] for start in range(0, len(alone), UNSHARED_GROUP)]
     return found
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, UsageError
 from autotune.planning.outlook import Budgets, Outlook, broken_limit
 from autotune.prediction import PointPredictor, Prediction, PredictionUnavailable
 from autotune.sizes import format_size
@@ -121,10 +121,11 @@ class Foresight:
             return
         began = time.monotonic()
         self._say(f"predicting the memory of {len(new):,} configurations ...")
-        self._require_any(new)
+        worth = self._worth(new)
+        self._require_any(new, max(new, key=worth.__getitem__))
         reasons: Counter[str] = Counter()
         done: list[Point] = []
-        for group in groups(new, self._points.is_shared, self.predictor.workers):
+        for group in groups(new, self._points.is_shared, worth, self.predictor.workers):
             if done and time.monotonic() - began > AHEAD_SECONDS:
                 self._waiting.update(dict.fromkeys(group))
                 continue
@@ -136,6 +137,17 @@ class Foresight:
         if reasons and len(new) == reasons.total():
             raise PredictionUnavailable(reasons.most_common(1)[0][0])
         self._tell(done, len(new), time.monotonic() - began, reasons)
+
+    def _worth(self, points: Sequence[Point]) -> dict[Point, float]:
+        """How promising each point is before anything is known of it: its speed, where it has room."""
+        from autotune.throughput import predicted_speeds
+
+        try:
+            speeds = predicted_speeds(self.about.training(), list(points))
+            chances = self.chances(points)
+        except UsageError as error:
+            raise PredictionUnavailable(error.message, error.hint) from error
+        return {point: speed * chance for point, speed, chance in zip(points, speeds, chances, strict=True)}
 
     def _tell(self, done: Sequence[Point], total: int, seconds: float, reasons: Counter[str]) -> None:
         out = sum(self.verdict(point) in ("device", "host") for point in done)
@@ -296,8 +308,16 @@ class Foresight:
             return "near"
         return "fits"
 
-    def _require_any(self, points: Sequence[Point]) -> None:
-        """Raises where a few different points all fail: a broken worker would fail thousands, one by one."""
+    def _require_any(self, points: Sequence[Point], promising: Point) -> None:
+        """Raises where a few different points all fail: a broken worker would fail thousands, one by one.
+
+        The most promising one is tried first: its own trace is wanted anyway before it is launched.
+        """
+        try:
+            self._points.exact(promising)
+            return
+        except PredictionUnavailable:
+            pass
         made = list(self._points.many(probes(points)))
         failures = [found for found in made if not isinstance(found, Prediction)]
         if len(failures) == len(made):

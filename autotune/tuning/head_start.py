@@ -6,11 +6,11 @@ search goes on as it would have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 from typing import TYPE_CHECKING, Any, Protocol
 
-from autotune.errors import AutotuneError
 from autotune.reuse import (
     FirstPoint,
     Judgement,
@@ -23,7 +23,6 @@ from autotune.reuse import (
     judged,
     knob_effects,
     prior_observations,
-    profile_of,
 )
 from autotune.reuse.first_points import MOST_POINTS
 from autotune.reuse.observations import speed_of
@@ -31,11 +30,10 @@ from autotune.reuse.similarity import LEAST_TRUST
 from trials.wire import Point
 
 if TYPE_CHECKING:
-    from autotune.reuse.survey import Wanted
-    from autotune.study import Record, Study
+    from autotune.reuse.worth import Worth
+    from autotune.study import Record
     from autotune.throughput import Training
     from autotune.throughput.coefficients import Prior
-    from autotune.tuning.task import Task
 
 NOTE = "reuse"
 # The trial of the search's own choosing that what was carried over is compared with comes second.
@@ -111,13 +109,17 @@ class HeadStart:
         self._study = study
         self._target = target
         self._say = say
-        self._told = ""
+        self._told = 1.0
         self._most = most
         self._base = base
         self._priors: dict[float, Prior | None] = {}
 
     def next_point(
-        self, records: Sequence[Record], candidates: Sequence[Point], required_bytes: Required
+        self,
+        records: Sequence[Record],
+        candidates: Sequence[Point],
+        required_bytes: Required,
+        training: Training | None = None,
     ) -> Point | None:
         """A point carried over that is worth measuring next; None: the search is to choose by itself.
 
@@ -125,6 +127,7 @@ class HeadStart:
             records: trials of this stage that are over, in order.
             candidates: what may be launched.
             required_bytes: device memory that a candidate is predicted to need; None where nothing is.
+            training: what is tuned, on this machine, for the model of speed; None: without it.
         """
         carried = self.carried()
         tried = sum(record.point in carried for record in records)
@@ -135,7 +138,8 @@ class HeadStart:
             return None
         if not self._holds(self.judgement(records)):
             return None
-        found = first_points(self.similar, candidates, self._target, required_bytes)
+        speed = self._speed(records, candidates, training)
+        found = first_points(self.similar, candidates, self._target, required_bytes, speed=speed)
         if not found:
             return None
         self._remember(found[0])
@@ -185,7 +189,9 @@ class HeadStart:
         carried = self.carried() if self.carry.points else {}
         if carried and all(record.point in carried for record in records):
             return None
-        observations = self.observations(records)
+        return self._learned(self.observations(records), training)
+
+    def _learned(self, observations: Sequence[PriorObservation], training: Training) -> Prior | None:
         trust = observations[0].weight if observations else 0.0
         if trust not in self._priors:
             from autotune.reuse.learned_prior import learned_prior
@@ -193,19 +199,38 @@ class HeadStart:
             self._priors[trust] = learned_prior(observations, training, self._base)
         return self._priors[trust]
 
+    def _speed(
+        self, records: Sequence[Record], candidates: Sequence[Point], training: Training | None
+    ) -> Callable[[Point], float] | None:
+        """The speed of candidates by the model that has learned the studies' and this study's own trials."""
+        from autotune.throughput import Belief, Worked
+        from autotune.throughput.seen import observations_of, seen_of
+
+        if training is None:
+            return None
+        prior = self._learned(prior_observations(self.similar, self._target), training)
+        if prior is None:
+            return None
+        seen = observations_of(seen_of(record.point, record.result) for record in records)
+        belief = Belief(Worked(training, candidates), seen, prior)
+        speeds = dict(zip(belief.points, belief.tokens_per_second, strict=True))
+        return lambda point: float(speeds[point])
+
     def judgement(self, records: Sequence[Record]) -> Judgement:
         """What the measurements leave of the trust; said once where that is less than all."""
         carried = self.carried()
-        found = judged(
-            [Tried(record.point, carried.get(record.point), speed_of(record)) for record in records]
-        )
-        if found.words and found.words != self._told:
-            self._told = found.words
+        found = judged([_tried(record, carried) for record in records])
+        if found.words and self._told > (left := found.share if self._holds(found) else 0.0):
+            self._told = left
             lost = "is not used any more" if not self._holds(found) else f"counts {found.share:.0%}"
             self._say(f"what was learned elsewhere {lost}: {found.words}")
         if round(found.share, 3) != self._note().get("left", 1.0):
             self._study.set_note(NOTE, self._note() | {"left": round(found.share, 3), "words": found.words})
         return found
+
+    def keep_worth(self, worth: Worth) -> None:
+        """Keeps what the head start was worth."""
+        self._study.set_note(NOTE, self._note() | {"worth": worth.as_json()})
 
     def carried(self) -> dict[Point, float]:
         """The points that were carried over, with the speed that was expected of each; ratios count."""
@@ -229,48 +254,13 @@ class HeadStart:
         return dict(self._study.note(NOTE) or {})
 
 
-def begin(study: Study, task: Task, storage_url: str, say: Say, detail: Say) -> HeadStart | None:
-    """The head start of a study that is about to be tuned; None where there is nothing to learn from.
-
-    Args:
-        study: that is tuned; one that has trials keeps to the studies it began with.
-        task: what is tuned.
-        storage_url: where to look for similar studies.
-        say: told which studies are used, and how far each is trusted.
-        detail: told what was looked at.
-
-    Raises:
-        UsageError: a study that the user named is not there, or cannot be learned from.
-        EnvironmentProblem: the storage does not work.
-    """
-    from autotune.reuse.survey import similar_studies
-    from autotune.tuning.handover import measured_on
-
-    wanted: Wanted = task.request.reuse
-    known: Any = study.note(NOTE)
-    if wanted == "off" or (known is None and any(r.result is not None for r in study.records())):
-        return None
-    target = profile_of(task.inputs, task.model, measured_on(task.machine))
-    if known is not None:
-        wanted = tuple(one["study"] for one in known["studies"])
-    try:
-        found = similar_studies(storage_url, target, study.name, wanted, gone_too=known is not None)
-    except AutotuneError as error:
-        if known is None and isinstance(task.request.reuse, tuple):
-            raise
-        say(f"nothing is carried over from other studies: {error.message}")
-        return None
-    for name, why in found.passed_over.items():
-        (say if isinstance(task.request.reuse, tuple) else detail)(f"nothing is learned from {name}: {why}")
-    if not found.similar:
-        detail(f"no study to learn from among {found.looked_at}")
-        return None
-    for one in found.similar:
-        say(f"learning from {one.study}, trusted {one.trust:.0%}: {one.why}")
-    if known is None:
-        study.set_note(NOTE, {"studies": [one.as_json() for one in found.similar]})
-    most = points_to_carry(task.request.sampler, Carry())
-    return HeadStart(study, target, found.similar, say, most=most)
+def _tried(record: Record, carried: Mapping[Point, float]) -> Tried:
+    """A trial as the judgement sees it."""
+    result = record.result
+    low = result.tokens_per_second_low if result else None
+    high = result.tokens_per_second_high if result else None
+    noise = log(high / low) / 2 if low and high and high >= low else 0.0
+    return Tried(record.point, carried.get(record.point), speed_of(record), noise)
 
 
 def points_to_carry(sampler: str, carry: Carry) -> int:
@@ -279,32 +269,3 @@ def points_to_carry(sampler: str, carry: Carry) -> int:
     A sampler that learns the studies' speeds knows better where to go on after the first.
     """
     return 1 if sampler == "physics" and carry.observations else MOST_POINTS
-
-
-def check_named(task: Task, storage_url: str) -> None:
-    """Refuses studies that were named and cannot be used, before anything is created.
-
-    Raises:
-        UsageError: one is not there, or is the study itself.
-    """
-    from autotune.reuse.survey import similar_studies
-    from autotune.tuning.handover import measured_on
-
-    wanted = task.request.reuse
-    if isinstance(wanted, tuple):
-        target = profile_of(task.inputs, task.model, measured_on(task.machine))
-        similar_studies(storage_url, target, task.request.study or task.inputs.study_name(), wanted)
-
-
-def reuse_json(study: Study) -> dict[str, Any]:
-    """What `autotune run --json` says of the studies that were used.
-
-    `reuse`: one object per study (`study`, `trust`, `why`); `reuse_left`: the share of that trust which the
-    first measurements left, and `reuse_disagreement`, in words, where that is less than all.
-    """
-    note: Any = study.note(NOTE) or {}
-    return {
-        "reuse": list(note.get("studies", [])),
-        "reuse_left": note.get("left", 1.0) if note else None,
-        "reuse_disagreement": note.get("words") or None,
-    }

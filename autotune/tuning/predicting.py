@@ -10,23 +10,45 @@ from typing import TYPE_CHECKING
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
+    from autotune.prediction.pool import WorkerPool
     from autotune.running import Machine
     from autotune.throughput import Rates
     from autotune.tuning.foresight import Foresight
     from autotune.tuning.observer import Observer
     from autotune.tuning.readiness import Ready
+    from autotune.tuning.task import Task
 
 MACHINE_FILE = "machine.json"
 
 
 @contextmanager
-def foresight_of(ready: Ready, data_folder: Path, observer: Observer) -> Iterator[Foresight | None]:
+def tracing_processes(task: Task) -> Iterator[WorkerPool | None]:
+    """Processes that load what predictions need while the machine is made ready; None on the CPU."""
+    if task.device == "cpu":
+        yield None
+        return
+    from autotune.prediction.pool import WorkerPool
+    from autotune.prediction.predictor import worker_count
+
+    pool = WorkerPool(task.request.gpus, worker_count())
+    pool.start()
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+@contextmanager
+def foresight_of(
+    ready: Ready, data_folder: Path, observer: Observer, pool: WorkerPool | None
+) -> Iterator[Foresight | None]:
     """The predictions for what is ready to be tuned; None on the CPU, whose budget counts other things.
 
     Args:
         ready: what will be tuned, and the machine's figures.
         data_folder: where what trials taught is kept.
         observer: told what takes time.
+        pool: tracing processes that run already.
     """
     task = ready.task
     if task.device == "cpu":
@@ -55,7 +77,8 @@ def foresight_of(ready: Ready, data_folder: Path, observer: Observer) -> Iterato
         corrections_key(task.machine, str(task.model.config.get("model_type"))),
         task.inputs.model_digest,
     )
-    with Predictor(gpu=capability_of(task.machine), torch_adam=ready.torch_adam) as predictor:
+    gpu = capability_of(task.machine)
+    with Predictor(gpu=gpu, torch_adam=ready.torch_adam, pool=pool) as predictor:
         yield Foresight(about, predictor, ready.outside, corrections, observer.say)
 
 

@@ -129,7 +129,9 @@ def _next_point(
     whatever needs least is first, so that something does.
     """
     if session.head_start is not None:
-        carried = session.head_start.next_point(records, remaining, session.required_bytes)
+        carried = session.head_start.next_point(
+            records, remaining, session.required_bytes, session.training()
+        )
         if carried is not None:
             return carried
     fits = _fitting(records, session)

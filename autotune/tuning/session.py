@@ -182,7 +182,7 @@ class Session:
             position = self._position(number)
             spec = self.spec(trial_id(position, number), point, records=records)
             self.observer.trial_started(position, point, self.progress(candidates))
-            result = self._undisturbed(spec, allowed)
+            result = self._undisturbed(f"trial {position}", spec, allowed)
             if result.outcome is Outcome.TIMEOUT and allowed < trial_timeout:
                 return
             with self.interrupts.held():
@@ -202,17 +202,15 @@ class Session:
         """The number by which users know the trial that has just begun."""
         return next(record.position for record in self.study.records() if record.number == number)
 
-    def _undisturbed(self, spec: TrialSpec, timeout_seconds: float) -> TrialResult:
+    def _undisturbed(self, name: str, spec: TrialSpec, timeout_seconds: float) -> TrialResult:
         """Run a trial; where its timing was disturbed, once more."""
         result = self.run(spec, timeout_seconds)
         if result.disturbed is None or result.outcome not in (Outcome.OK, Outcome.STOPPED):
             return result
         if self._repeats_in_vain >= MOST_REPEATS_IN_VAIN:
-            self.observer.say(f"{spec.trial_id.replace('-', ' ')} was disturbed: {result.disturbed}")
+            self.observer.say(f"{name} was disturbed: {result.disturbed}")
             return result
-        self.observer.say(
-            f"{spec.trial_id.replace('-', ' ')} was disturbed ({result.disturbed}): it is measured once more"
-        )
+        self.observer.say(f"{name} was disturbed ({result.disturbed}): it is measured once more")
         work = spec.model_copy(update={"work_dir": str(self.folders.fresh_work())})
         again = self.run(work, min(timeout_seconds, max(1.0, self.seconds_left())))
         if again.outcome not in (Outcome.OK, Outcome.STOPPED):

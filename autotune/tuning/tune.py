@@ -14,12 +14,13 @@ from autotune.tuning.confirm import best_so_far, confirm_winner
 from autotune.tuning.exporting import export_winner, refuse_senseless
 from autotune.tuning.findings import RunResult, findings_of
 from autotune.tuning.folders import Folders, check_can_be_made, check_writable, study_folders
+from autotune.tuning.gained import tell_worth
 from autotune.tuning.handover import measured_on, remember, winner_of
-from autotune.tuning.head_start import HeadStart, begin, check_named, reuse_json
+from autotune.tuning.head_start import HeadStart
 from autotune.tuning.interrupts import Interrupts
 from autotune.tuning.observer import Observer, Opened
 from autotune.tuning.ownership import give_back, take
-from autotune.tuning.predicting import foresight_of
+from autotune.tuning.predicting import foresight_of, tracing_processes
 from autotune.tuning.readiness import get_ready
 from autotune.tuning.request import Request
 from autotune.tuning.search import Ending, anything_left, search
@@ -31,6 +32,7 @@ from autotune.tuning.shortfall import (
     measure_shortfall,
     predict_shortfall,
 )
+from autotune.tuning.similar_studies import begin, check_named, reuse_json
 from autotune.tuning.task import Task, prepare_task
 from trials.wire import Outcome
 
@@ -156,14 +158,17 @@ def _work(
     from autotune.running import TrialRunner
 
     model_type = task.model.config.get("model_type")
-    with TrialRunner(task.device, model_type=model_type, log_dir=folders.logs) as runner:
+    with (
+        tracing_processes(task) as pool,
+        TrialRunner(task.device, model_type=model_type, log_dir=folders.logs) as runner,
+    ):
         try:
             observer.say("starting the trial process (loads torch and transformers once)")
             ready = get_ready(task, runner, data_folder, folders.logs, observer.say)
             for stage in ready.task.stages:
                 for note in stage.notes:
                     observer.say(note)
-            with foresight_of(ready, data_folder, observer) as foresight:
+            with foresight_of(ready, data_folder, observer, pool) as foresight:
                 session = Session(
                     task=ready.task,
                     study=study,
@@ -194,6 +199,7 @@ def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedS
     """
     ending = search(session)
     session.observer.say(f"the search is over: {ending.value}")
+    tell_worth(session)
     foresight = session.foresight
     if ending is Ending.SETTLED or (ending is Ending.EXHAUSTED and foresight is not None):
         with session.interrupts.held():

@@ -36,6 +36,12 @@ the second optimizer step the live DeepSpeed engine and the model are read: micr
 clipping, precision, ZeRO stage, offload, bucket size; rank, alpha, targets and dropout of the adapters;
 quantization; the checkpointed layers and their reentrancy; the kind of the optimizer's state; attention;
 the precision of what is trained; the shape of the batches. `as measured`: all of it is the winner's.
+
+Each trainer's first winner is started by the whole command, the others as forks of a process that has
+loaded the trainer, at the entry point that the command's launcher runs. For the CPU a group that asks for
+nccl is one of gloo (axolotl), bf16 is let pass without a GPU where no use_cpu can be said (axolotl), and
+torchaudio's libraries of CUDA are left out (LLaMA-Factory). With `--work` and `--trainer` it can be done a
+trainer at a time; the rows are kept.
 """
 
 

@@ -60,7 +60,7 @@ def with_head_start(pair: Pair, sampler: str, seed: int, carry: Carry) -> Virtua
     proposers = {None: _proposer(target, sampler, seed)}
 
     def choose(records: Sequence[Record], candidates: Sequence[Point]) -> Point:
-        carried = head_start.next_point(records, candidates, target.required_bytes)
+        carried = head_start.next_point(records, candidates, target.required_bytes, target.training)
         if carried is not None:
             return carried
         prior = head_start.prior(records, target.training)

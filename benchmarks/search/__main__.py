@@ -143,11 +143,11 @@ def _stopping(found: Sequence[Replay]) -> list[str]:
     if not ended:
         return []
     regrets = [one.regrets[(one.stopped_after or 1) - 1] for one in ended]
-    beaten = sum(regret > UNTIL for regret in regrets) / len(ended)
+    beaten = sum(one.beaten for one in ended) / len(ended)
     thought = sum(one.left.beaten for one in ended if one.left) / len(ended)
     trials = _spread([one.stopped_after for one in ended], "{:.0f}".format)
     seconds = _spread([one.seconds[(one.stopped_after or 1) - 1] for one in ended], "{:.0f}".format)
-    left = f"a point faster by more than {UNTIL:.0%} was left in {beaten:.0%} of them, thought {thought:.0%}"
+    left = f"an unmeasured point faster by over {UNTIL:.0%} was left in {beaten:.0%}, thought {thought:.0%}"
     return [
         "",
         f"`--until {UNTIL:.0%}` ends {len(ended)} of {len(found)} searches, after {trials} trials and "

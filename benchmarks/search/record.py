@@ -244,7 +244,8 @@ def _spec(
 
 
 def _row(one: Wanted, result: TrialResult, seconds: float) -> dict[str, Any]:
-    setup = result.setup_seconds
+    # On an engine that lived there was nothing to set up: all of it was measuring.
+    setup = (result.setup_seconds or 0.0) if result.build == "fresh" else 0.0
     required = result.required_device_bytes
     return {
         "point": one.point.model_dump(mode="json"),
@@ -252,8 +253,9 @@ def _row(one: Wanted, result: TrialResult, seconds: float) -> dict[str, Any]:
         "tokens_per_second": _rounded(result.tokens_per_second),
         "low": _rounded(result.tokens_per_second_low),
         "high": _rounded(result.tokens_per_second_high),
-        "setup_seconds": None if setup is None else round(setup, 2),
-        "measure_seconds": None if setup is None else round(max(0.0, seconds - setup), 2),
+        "build": result.build,
+        "setup_seconds": round(setup, 2) if setup else None,
+        "measure_seconds": round(max(0.0, seconds - setup), 2),
         "required_device_bytes": required if required is not None else one.required_device_bytes,
         "predicted": one.required_device_bytes,
         **({"message": result.message[:200]} if result.outcome is not Outcome.OK else {}),

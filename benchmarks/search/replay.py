@@ -62,7 +62,7 @@ class Case:
     def best(self) -> float:
         """The largest measured throughput, tokens per second."""
         measured = self.table.measured
-        return max(measured[point] for point in self.points if point in measured)
+        return max((measured[point] for point in self.points if point in measured), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class Replay:
         ooms: trials that ran out of memory.
         stopped_after: trials after which little was left to gain; None where that was not reached.
         left: what was left to gain then, as it was thought.
+        beaten: whether a point that was not measured then is truly faster by more than the margin.
     """
 
     regrets: tuple[float, ...]
@@ -82,6 +83,7 @@ class Replay:
     ooms: int
     stopped_after: int | None = None
     left: Remaining | None = None
+    beaten: bool = False
 
     def trials_to(self, share: float) -> int | None:
         """After how many trials less than this share is missing; None: not in time."""
@@ -113,14 +115,15 @@ def replay(case: Case, sampler: str, seed: int, prior: Prior, trials: int = MOST
     history: list[Record] = []
     regrets: list[float] = []
     seconds: list[float] = []
-    stopped, left = None, None
+    stopped, left, beaten = None, None, False
     while len(candidates) and len(history) < trials:
         point = proposer.propose(history, candidates.remaining())
         record = Record(len(history), point, results[point], None, NOW, NOW)
         history.append(record)
         candidates.update(history)
         spent += _seconds(case.table, point, live)
-        live = None if results[point].outcome is Outcome.OOM else point.build
+        # An out-of-memory leaves the engine as good as before.
+        live = point.build
         # What counts is the true speed of what would be chosen now.
         chosen = max(history, key=lambda one: (one.result and one.result.tokens_per_second) or 0.0).point
         found = truth.get(chosen, 0.0)
@@ -130,8 +133,11 @@ def replay(case: Case, sampler: str, seed: int, prior: Prior, trials: int = MOST
             now = left_to_gain(advisor, history, candidates.remaining(), UNTIL)
             if is_settled(now, history, UNTIL):
                 stopped, left = len(history), now
+                open_points = candidates.remaining()
+                most = max((truth.get(one, 0.0) for one in open_points), default=0.0)
+                beaten = most > (1 + UNTIL) * found
     ooms = sum(results[one.point].outcome is Outcome.OOM for one in history)
-    return Replay(tuple(regrets), tuple(seconds), ooms, stopped, left)
+    return Replay(tuple(regrets), tuple(seconds), ooms, stopped, left, beaten)
 
 
 def _disturbed(rows: Mapping[Point, Row], points: Sequence[Point], seed: int) -> dict[Point, TrialResult]:
@@ -159,10 +165,10 @@ def _disturbed(rows: Mapping[Point, Row], points: Sequence[Point], seed: int) ->
 def _seconds(table: Table, point: Point, live: tuple[object, ...] | None) -> float:
     """What a trial takes: building where the live engine is another one, and its steps."""
     row = table.rows[point]
-    setup = CHANGE_SECONDS
-    if point.build != live:
+    setup = CHANGE_SECONDS if point.build == live else table.setup_seconds.get(point.build)
+    if setup is None:
         slow = point.offload != "none" or point.zero_stage == 3
-        setup = row.setup_seconds or (OFFLOAD_BUILD_SECONDS if slow else PLAIN_BUILD_SECONDS)
+        setup = OFFLOAD_BUILD_SECONDS if slow else PLAIN_BUILD_SECONDS
     if row.tokens_per_second is None:
         return setup + OOM_SECONDS
     if row.measure_seconds is not None:

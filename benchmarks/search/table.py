@@ -3,7 +3,8 @@
 The first line holds the inputs: `model` (name and configuration), `seq_len`, `method`, `gpu`, `budget_bytes`,
 `global_batch`, `versions`, `rates` (what the machine's probe measured; may be empty) and a `note`. Each other
 line is a point: `point`, `outcome` (`ok`, `oom`, ...), `tokens_per_second`, `low`, `high`, `setup_seconds`,
-`measure_seconds`, `required_device_bytes` (measured, else predicted) and `predicted` (the same before).
+`measure_seconds`, `required_device_bytes` (measured, else predicted), `predicted` (the same before) and
+`build` (`fresh`, or `reused`: measured on an engine that lived).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,6 @@ from autotune.throughput import CPU_RATES, Rates, Training, probed_rates, rates_
 from trials.wire import ModelSpec, Outcome, Phase, Point, TrialResult
 
 FOLDER = Path(__file__).parent / "tables"
-# Where a table says nothing of it: what an engine that lives needs, and one that does not.
-SETUP_SECONDS = 8.0
-MEASURE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Row:
         tokens_per_second: where it was measured.
         low: lower end of its interval.
         high: upper end.
-        setup_seconds: building it, of its own.
+        setup_seconds: of building its engine; None where it was measured on one that lived.
         measure_seconds: its steps.
         required_device_bytes: what it needs, measured or else predicted.
         predicted: the device memory that was predicted, in bytes.
@@ -58,7 +57,7 @@ class Row:
             tokens_per_second=self.tokens_per_second,
             tokens_per_second_low=self.low,
             tokens_per_second_high=self.high,
-            setup_seconds=self.setup_seconds or SETUP_SECONDS,
+            setup_seconds=self.setup_seconds,
             required_device_bytes=self.required_device_bytes,
         )
 
@@ -92,6 +91,15 @@ class Table:
     def training(self) -> Training:
         """What is trained, on what."""
         return Training(self.model, self.inputs["seq_len"], self.rates)
+
+    @cached_property
+    def setup_seconds(self) -> dict[tuple[object, ...], float]:
+        """The time that building took, by build, where it was measured."""
+        known: dict[tuple[object, ...], float] = {}
+        for point, row in self.rows.items():
+            if row.setup_seconds:
+                known[point.build] = max(row.setup_seconds, known.get(point.build, 0.0))
+        return known
 
     @property
     def measured(self) -> dict[Point, float]:

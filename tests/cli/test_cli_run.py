@@ -151,7 +151,7 @@ def _after_the_first_trial(process: subprocess.Popen[str]) -> None:
     """Returns while the second trial runs."""
     assert process.stderr is not None
     for line in process.stderr:
-        if line.startswith("trial 2/") and "starts" in line:
+        if line.startswith("trial 2 of ") and "starts" in line:
             return
     raise AssertionError("the run ended early")
 

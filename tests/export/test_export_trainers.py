@@ -101,8 +101,9 @@ def test_batch_precision_and_optimizer_are_the_winner_s(
     assert found["gradient_accumulation_steps"] == 5
     assert found["max_grad_norm"] == 1.0
     assert (found["bf16"], found["fp16"]) == (precision == "bf16", precision == "fp16")
-    assert found[OPTIMIZER[trainer]] == ADAMW[optimizer]
-    assert found["deepspeed"] == "ds_config.auto.json"
+    fused = trainer == "swift" and optimizer == "adamw"
+    assert found[OPTIMIZER[trainer]] == ("adamw_torch_fused" if fused else ADAMW[optimizer])
+    assert found["deepspeed"] in folder_files(winner, [EXPORTERS[trainer]])
     if trainer in SEQUENCE:
         assert found[SEQUENCE[trainer]] == 32
     if trainer in ("trl", "swift"):
@@ -234,6 +235,24 @@ def test_axolotl_does_not_switch_on_kernels_of_its_own(make_winner: Any) -> None
     found = values(make_winner(lora_rank=8), "axolotl")
     assert not (found["lora_mlp_kernel"] or found["lora_qkv_kernel"] or found["lora_o_kernel"])
     assert found["peft_autocast_adapter_dtype"] is False
+
+
+def test_axolotl_is_told_the_precision_before_it_loads_a_model(make_winner: Any) -> None:
+    # With "auto" deepspeed.zero.Init would make fp32 of it: axolotl loads before the Trainer fills that in.
+    for precision in ("bf16", "fp16"):
+        winner = make_winner(zero_stage=3, precision=precision)
+        config = json.loads(exported(winner, "axolotl")["ds_config.axolotl.json"])
+        assert config[precision] == winner.ds_config[precision]
+        assert config["train_micro_batch_size_per_gpu"] == "auto"
+        assert config["zero_optimization"] == winner.ds_config["zero_optimization"]
+
+
+def test_swift_makes_the_optimizer_itself(make_winner: Any) -> None:
+    # It fails on the stand-in that transformers makes of an optimizer in the DeepSpeed configuration.
+    winner = make_winner(zero_stage=2, offload="optimizer")
+    files = exported(winner, "swift")
+    assert "optimizer" not in json.loads(files["ds_config.swift.json"])
+    assert "fused AdamW stands in" in files["swift.yaml"]
 
 
 def test_tf32_is_asked_for_where_it_was_measured_with(make_winner: Any) -> None:

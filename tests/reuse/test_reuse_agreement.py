@@ -36,6 +36,12 @@ def test_between_equal_and_clearly_faster_trust_falls_gradually() -> None:
     assert shares[0] == 1.0 and shares == sorted(shares, reverse=True) and 0 < shares[-1] < 0.05
 
 
+def test_what_the_clock_cannot_tell_is_no_disagreement() -> None:
+    noisy = Tried(point(4), 1.0, 100.0, noise=0.15), Tried(point(2), None, 125.0, noise=0.1)
+    assert judged(noisy).share == 1.0
+    assert judged([Tried(point(4), 1.0, 100.0, noise=0.01), Tried(point(2), None, 125.0)]).share == 0.0
+
+
 def test_a_reversed_order_ends_all_trust() -> None:
     found = judged([carried(1.0, 50.0), own(10.0), carried(0.8, 70.0), carried(0.6, 90.0)])
     assert found.share == 0.0 and "3 of 3" in found.words

@@ -205,3 +205,70 @@ def test_a_killed_trial_gives_its_memory_back(gpu: Trials) -> None:
     assert result.outcome is Outcome.CRASH
     assert nvml.used_bytes <= before + (64 << 20)
     assert gpu.run().outcome is Outcome.OK
+
+
+LIVE: dict[str, Any] = {"seq_len": 1024, "fresh": False}
+SMALL: dict[str, Any] = {
+    "micro_batch_size": 1,
+    "gradient_accumulation_steps": 2,
+    "checkpoint_fraction": 1.0,
+}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [{}, {"zero_stage": 2, "offload": "optimizer"}, {"zero_stage": 3, "lora_rank": 16}],
+    ids=str,
+)
+def test_a_reused_engine_holds_what_a_fresh_one_does(gpu: Trials, build: dict[str, Any]) -> None:
+    model = layered(4)
+    first = gpu.run(Point(**build, micro_batch_size=8), model=model, **LIVE)
+    reused = gpu.run(Point(**build, **SMALL), model=model, **LIVE)
+    fresh = gpu.run(Point(**build, **SMALL), model=model, **{**LIVE, "fresh": True})
+    assert all(one.outcome is Outcome.OK for one in (first, reused, fresh)), reused.message
+    assert [first.build, reused.build, fresh.build] == ["fresh", "reused", "fresh"]
+    assert first.peak_allocated_bytes is not None
+    for phase in ("first_step", "later_step"):
+        ours, theirs = (one.phase_peak_allocated_bytes[phase] for one in (reused, fresh))
+        # The logits of the first point alone are more than that.
+        assert abs(ours - theirs) < 0.005 * theirs + 16 * (1 << 20) < 0.1 * first.peak_allocated_bytes
+    assert reused.required_device_bytes is not None and fresh.required_device_bytes is not None
+    assert (
+        abs(reused.required_device_bytes - fresh.required_device_bytes) < 0.02 * fresh.required_device_bytes
+    )
+    assert reused.device_bytes is not None and fresh.device_bytes is not None
+    assert reused.device_bytes < 1.1 * fresh.device_bytes
+    assert reused.disturbed is None or reused.tokens_per_second is not None
+
+
+@pytest.mark.parametrize("build", [{}, {"zero_stage": 2}, {"zero_stage": 3}], ids=str)
+def test_an_out_of_memory_on_a_live_engine_costs_no_new_start(gpu: Trials, build: dict[str, Any]) -> None:
+    model = layered(4)
+    run: dict[str, Any] = {"model": model, **LIVE}
+    small = gpu.run(Point(**build), **run)
+    assert small.required_device_bytes is not None
+    limited = {**run, "budget_bytes": int(1.2 * small.required_device_bytes) + GIB}
+    [before] = gpu.server().children()
+    failed = gpu.run(Point(**build, micro_batch_size=64), **limited)
+    assert failed.outcome is Outcome.OOM, failed.message
+    assert failed.build == "reused" and failed.oom_short_bytes is not None
+    again = gpu.run(Point(**build), **limited)
+    assert (again.outcome, again.build) == (Outcome.OK, "reused"), again.message
+    assert [process.pid for process in gpu.server().children()] == [before.pid]
+    for phase in ("first_step", "later_step"):
+        ours, theirs = (one.phase_peak_allocated_bytes[phase] for one in (again, small))
+        assert abs(ours - theirs) < 0.005 * theirs + 16 * (1 << 20)
+
+
+def test_a_live_engine_gives_its_memory_back_when_it_is_released(gpu: Trials) -> None:
+    from trials.nvml import open_nvml
+
+    nvml = open_nvml()
+    assert nvml is not None
+    gpu.runner.release()
+    before = nvml.used_bytes
+    assert gpu.run(model=layered(2), **LIVE).outcome is Outcome.OK
+    assert nvml.used_bytes > before + GIB
+    gpu.runner.release()
+    assert gpu.server().children() == []
+    assert nvml.used_bytes <= before + (64 << 20)

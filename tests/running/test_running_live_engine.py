@@ -89,9 +89,9 @@ def test_a_reused_engine_measures_what_a_fresh_one_does(
     # Setting up was measured when it was done, and shows only as what the build needs.
     assert reused.phase_peak_allocated_bytes.keys() == {"first_step", "later_step"}
     assert reused.setup_peak_allocated_bytes == first.setup_peak_allocated_bytes
-    # The large point's activations alone are three times what oneDNN may keep for another shape.
+    # What the large point left would be far more than oneDNN keeps for its shapes.
     ours, theirs = reused.peak_allocated_bytes or 0, fresh.peak_allocated_bytes or 0
-    assert 0.92 * theirs < ours < theirs + 48 * MIB < (first.peak_allocated_bytes or 0)
+    assert 0.92 * theirs < ours < theirs + 32 * MIB < (first.peak_allocated_bytes or 0) - 32 * MIB
     assert reused.required_device_bytes is not None
     assert reused.required_device_bytes >= max(ours, first.setup_peak_allocated_bytes or 0)
     assert reused.setup_seconds is not None and reused.setup_seconds < 0.5 * (fresh.setup_seconds or 0)
@@ -197,7 +197,7 @@ trials.server.main()
 """
 
 
-@pytest.mark.parametrize("ending", ["nobody asks", "the input is closed", "SIGKILL"])
+@pytest.mark.parametrize("ending", ["nobody asks", "SIGKILL"])
 def test_a_live_engine_does_not_outlast_its_use(trials: Trials, tmp_path: Path, ending: str) -> None:
     import json
 
@@ -217,14 +217,13 @@ def test_a_live_engine_does_not_outlast_its_use(trials: Trials, tmp_path: Path, 
         server.stdin.flush()
         next(line for line in server.stdout if json.loads(line)["event"] == "done")
         [child] = psutil.Process(server.pid).children()
-        if ending == "the input is closed":
-            server.stdin.close()
-        elif ending == "SIGKILL":
+        if ending == "SIGKILL":
             server.kill()
         deadline = time.monotonic() + 20
         while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        # Where nothing else happened, the pre-warmed process serves on.
-        assert (server.poll() is None) == (ending == "nobody asks")
-        server.kill()
+        if ending == "nobody asks":
+            # The pre-warmed process serves on.
+            assert server.poll() is None
+            server.kill()

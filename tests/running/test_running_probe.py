@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 
+import pytest
 from machines import machine
 from trial_runs import Trials
 
-from autotune.running import TrialRunner, machine_rates
+from autotune.running import TrialRunner, inspect_machine, machine_rates
 from autotune.running.probing import rates_key
-from autotune.throughput import CPU_RATES, Rates, probed_rates
+from autotune.throughput import CPU_RATES, Rates, probed_rates, rates_of
 
 CPU = machine("cpu")
 
@@ -47,3 +49,21 @@ def test_rates_are_kept_per_machine() -> None:
         rates_key(CPU),
     }
     assert len(keys) == 4
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+def test_a_gpu_is_measured_in_seconds_and_does_about_what_its_maker_says(tmp_path: Path) -> None:
+    here = inspect_machine("cuda")
+    with TrialRunner("cuda", model_type="llama", log_dir=tmp_path) as runner:
+        runner.prepare([], lambda text: None)
+        began = time.monotonic()
+        measured = machine_rates(here, tmp_path, runner, lambda text: None)
+        assert time.monotonic() - began < 30
+    published = rates_of(here.gpu_name or "")
+    # Those of the table are published peaks times what is usually reached.
+    assert 0.5 * published.matmul_flops < measured["matmul_flops"] < 1.45 * published.matmul_flops
+    assert 0.6 * published.memory_bytes < measured["memory_bytes"] < 1.2 * published.memory_bytes
+    assert 2e9 < measured["host_bytes"] < 1.3 * published.host_bytes
+    assert 2e-6 < measured["launch_seconds"] < 5e-4
+    assert measured["fp32_matmul_flops"] < measured["matmul_flops"]

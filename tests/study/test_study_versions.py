@@ -60,7 +60,12 @@ def test_a_study_of_the_first_version_has_the_findings_it_had(old_url: str) -> N
 
     found = findings_json(findings_of(study))
 
-    assert json.loads(json.dumps(found)) == {key: PRINTED[key] for key in found}
+    told = json.loads(json.dumps(found))
+    for key in ("study", "trials", "skipped", "budget_bytes", "price_list"):
+        assert told[key] == PRINTED[key]
+    # That program counted the interrupted trial among the others' numbers.
+    old, new = ({**said["winner"], "trial": None} for said in (PRINTED, told))
+    assert old.items() <= new.items()
     assert [record.number for record in study.records()] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     machine = study.machine()
     assert machine is not None and machine.versions["deepspeed"] == "0.19.8" and machine.gpu_name is None

@@ -118,6 +118,10 @@ def test_every_outcome_teaches_what_it_can() -> None:
     assert seen_of(point, ok).noise == pytest.approx(np.log(110 / 90) / 3.92)
     stopped = seen_of(point, result(Outcome.STOPPED, tokens_per_second=50.0))
     assert stopped.tokens_per_second == 50.0 and stopped.noise > seen_of(point, ok).noise
+    disturbed = ok.model_copy(update={"disturbed": "another process used the GPU"})
+    assert seen_of(point, disturbed).noise > 2 * seen_of(point, ok).noise
+    reused = ok.model_copy(update={"build": "reused", "setup_seconds": 0.2})
+    assert seen_of(point, reused).setup_seconds is None
     assert seen_of(point, result(Outcome.OOM)) == Seen(point, fitted=False)
     assert seen_of(point, result(Outcome.TIMEOUT)) == Seen(point, fitted=True)
     assert seen_of(point, result(Outcome.CRASH)) == Seen(point)

@@ -66,6 +66,16 @@ def test_dying_far_from_the_limit_is_a_crash(spec: TrialSpec, number: int) -> No
     assert signal.Signals(number).name in result.message
 
 
+def test_openmp_that_finds_no_room_for_a_thread_ends_the_process_and_is_an_out_of_memory(
+    spec: TrialSpec,
+) -> None:
+    words = "libgomp: Thread creation failed: Resource temporarily unavailable"
+    Path(spec.log_path).write_text(f"ready\n\n{words}\n")
+    assert result_of_death(spec, death(status_after(-1))).outcome is Outcome.OOM
+    unlimited = spec.model_copy(update={"budget_bytes": None})
+    assert result_of_death(unlimited, death(status_after(-1))).outcome is Outcome.CRASH
+
+
 def test_dying_far_from_the_limit_with_bad_alloc_as_last_words_is_an_out_of_memory(spec: TrialSpec) -> None:
     Path(spec.log_path).write_text(
         "loading\nterminate called after throwing an instance of 'std::bad_alloc'\n"

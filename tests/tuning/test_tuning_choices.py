@@ -16,7 +16,7 @@ from autotune.tuning.budget import choose_budget
 from autotune.tuning.candidates import Candidates
 from autotune.tuning.repeats import repeated_failure, repeated_problem
 from autotune.tuning.smallest import memory_key, safest_point, smallest_point
-from autotune.tuning.stopping import stop_below
+from autotune.tuning.stopping import decided_below, stop_below
 from trials.wire import Outcome, Phase, Point, TrialResult
 
 GIB = 2**30
@@ -111,6 +111,12 @@ def _result(outcome: Outcome = Outcome.OK, speed: float | None = None, message: 
     )
 
 
+def _timed(speed: float, low: float, high: float) -> TrialResult:
+    return _result(speed=speed).model_copy(
+        update={"tokens_per_second_low": low, "tokens_per_second_high": high}
+    )
+
+
 def _record(number: int, point: Point, result: TrialResult | None) -> Record:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     return Record(number, point, result, None, now, now if result else None)
@@ -137,6 +143,19 @@ def test_a_point_may_finish_while_it_can_become_the_best_of_one_of_its_values() 
     assert stop_below(Point(lora_rank=16, zero_stage=1), records) == pytest.approx(1800.0)
     assert stop_below(Point(lora_rank=64, zero_stage=1), records) == pytest.approx(900.0)
     assert stop_below(Point(lora_rank=32), records) is None
+
+
+def test_what_is_surely_slower_need_not_become_more_precise() -> None:
+    best = _record(0, Point(lora_rank=16), _timed(1000.0, 990.0, 1010.0))
+    narrower = _record(1, Point(lora_rank=16, micro_batch_size=2), _timed(995.0, 994.0, 996.0))
+    noisy = _record(2, Point(lora_rank=16, micro_batch_size=4), _timed(1001.0, 950.0, 1050.0))
+    point = Point(lora_rank=16, zero_stage=1)
+
+    assert decided_below(point, []) is None
+    assert decided_below(Point(), [best]) is None
+    # Within 1 % of the fastest is a tie, and so is what reaches into its interval.
+    assert decided_below(point, [best, narrower]) == pytest.approx(990.0)
+    assert decided_below(point, [best, narrower, noisy]) == pytest.approx(950.0)
 
 
 def test_measured_and_dominated_points_are_no_candidates_and_those_that_may_run_again_are() -> None:

@@ -14,7 +14,8 @@ from tuning_samples import empty_study
 from autotune.models import resolve_model
 from autotune.reuse import Profile, Similar, profile_of
 from autotune.study import Record, Study, StudyInputs
-from autotune.tuning.head_start import MANY_CANDIDATES, Carry, HeadStart, reuse_json
+from autotune.tuning.head_start import MANY_CANDIDATES, Carry, HeadStart
+from autotune.tuning.similar_studies import reuse_json
 from trials.wire import Outcome, Phase, Point, TrialResult
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -64,6 +64,8 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
     begun = time.perf_counter()
     forks = Forks({})
+    # It ends with this process, which is a fork.
+    held: list[Any] = []
     try:
         model = ModelSpec.model_validate(request["model"])
         point = Point.model_validate(request["point"])
@@ -86,6 +88,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
             torch_adam=request["torch_adam"],
             load_whole=request["load_whole"],
             script=script,
+            held=held,
             turn=forks.turn_to_engine if forks.paths else None,
         )
     except Exception as error:

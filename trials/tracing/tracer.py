@@ -150,6 +150,7 @@ def trace(
     load_whole: bool = False,
     script: Script | None = None,
     turn: Turn | None = None,
+    held: list[Any] | None = None,
 ) -> Trace:
     """Trace one trial; `environment.start_process` must have been called.
 
@@ -166,6 +167,7 @@ def trace(
         load_whole: load a quantised base whole and then quantise it, as the measurements in
             `benchmarks/memory` did.
         script: what is done with the started engine; None: the steps of the point, evaluation and saving.
+        held: takes what was built, where the process ends with the trace: to take it apart would cost time.
         turn: says, once the model is loaded, which engine settings it is trained with; None: the point's.
 
     Raises:
@@ -186,15 +188,19 @@ def trace(
     )
     facts: dict[str, Any] = {}
     try:
-        _perform(recorder, spec, capability, multiprocessors, facts, load_whole, script or _full_steps, turn)
+        _perform(
+            recorder, spec, capability, multiprocessors, facts, load_whole, script or _full_steps, turn, held
+        )
     finally:
-        gc.collect()
+        if held is None:
+            gc.collect()
+    cut = facts["events"]
     return Trace(
-        ids=np.asarray(recorder.ids, dtype=np.int32),
-        sizes=np.asarray(recorder.sizes, dtype=np.int64),
-        streams=np.asarray(recorder.streams, dtype=np.int8),
-        kinds=np.asarray(recorder.kinds, dtype=np.int16),
-        origins=np.asarray(recorder.origins, dtype=np.int8),
+        ids=np.asarray(recorder.ids[:cut], dtype=np.int32),
+        sizes=np.asarray(recorder.sizes[:cut], dtype=np.int64),
+        streams=np.asarray(recorder.streams[:cut], dtype=np.int8),
+        kinds=np.asarray(recorder.kinds[:cut], dtype=np.int16),
+        origins=np.asarray(recorder.origins[:cut], dtype=np.int8),
         handed=np.asarray(recorder.handed, dtype=np.int32),
         markers=tuple(recorder.markers),
         categories=tuple(recorder.categories),
@@ -215,6 +221,7 @@ def _perform(
     load_whole: bool,
     script: Script,
     turn: Turn | None,
+    held: list[Any] | None,
 ) -> None:
     point = spec.point
     device = torch.device("meta")
@@ -250,16 +257,13 @@ def _perform(
         batches = SyntheticBatches(vocabulary, spec.seq_len, device, spec.seed)
         script(Session(recorder, spec, model, engine, parameters, labeller, batches))
         recorder.mark("end")
-        recorder.paused += 1
-        engine.destroy()
         # What is freed from here on is the process' end.
+        facts["events"] = len(recorder.ids)
         recorder.label = None
-        del engine, model, parameters, batches
-        cut = len(recorder.ids)
-        recorder.paused -= 1
-    del trial
-    for events in (recorder.ids, recorder.sizes, recorder.streams, recorder.kinds, recorder.origins):
-        del events[cut:]
+        if held is None:
+            engine.destroy()
+        else:
+            held += [engine, model, parameters, batches]
 
 
 def _full_steps(session: Session) -> None:

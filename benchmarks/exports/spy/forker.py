@@ -14,6 +14,7 @@ import json
 import os
 import runpy
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -47,10 +48,10 @@ def main() -> None:
     jobs = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     for name in PRELOAD[jobs[0]["environment"]]:
         importlib.import_module(name)
-    for number, job in enumerate(jobs):
+    for job in jobs:
         child = os.fork()
         if child == 0:
-            run(job, number)
+            run(job)
         print(
             json.dumps({"winner": job["winner"], "trainer": job["trainer"], "code": wait(child, job)}),
             flush=True,
@@ -70,7 +71,14 @@ def wait(child: int, job: dict[str, Any]) -> int | None:
     return None
 
 
-def run(job: dict[str, Any], number: int) -> None:
+def free_port() -> str:
+    """A port that nobody listens on now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
+
+
+def run(job: dict[str, Any]) -> None:
     """In the child: never returns."""
     os.setsid()
     with open(job["log"], "a", encoding="utf-8", buffering=1) as log:  # noqa: PTH123
@@ -79,7 +87,7 @@ def run(job: dict[str, Any], number: int) -> None:
     code = 1
     try:
         os.chdir(job["folder"])
-        os.environ.update(ALONE, MASTER_PORT=str(29600 + number), AUTOTUNE_SPY=job["report"])
+        os.environ.update(ALONE, MASTER_PORT=free_port(), AUTOTUNE_SPY=job["report"])
         os.environ.update(job["variables"])
         sys.path.insert(0, job["folder"])
         enter(job["trainer"], job["words"])

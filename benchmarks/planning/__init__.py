@@ -1,0 +1,1 @@
+"""How long a whole space takes to plan."""

@@ -1,0 +1,79 @@
+"""Speeds of other studies teach the model of speed its coefficients, as far as they are trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reuse_samples import SPACE
+
+from autotune.models import resolve_model
+from autotune.reuse import PriorObservation
+from autotune.reuse.learned_prior import learned_prior
+from autotune.throughput import Belief, Training, Worked
+from autotune.throughput.coefficients import INDEX, Prior, shipped_prior
+
+SMALL = Training(resolve_model("qwen2.5-0.5b"), 1024)
+LARGE = Training(resolve_model("qwen2.5-1.5b"), 1024)
+BASE = shipped_prior("cuda")
+# A machine whose host launches half as fast and whose matrix products take 1.4 times as long as was thought.
+TRUE = BASE.mean.copy()
+TRUE[INDEX["launch"]] += np.log(2.0)
+TRUE[INDEX["adapters"]] += np.log(2.0)
+TRUE[INDEX["matmul"]] += np.log(1.4)
+
+
+def true_speeds(training: Training) -> np.ndarray:
+    worked = Worked(training, SPACE)
+    return np.asarray(worked.work.tokens / np.exp(worked.times(TRUE).log_seconds))
+
+
+def observed(weight: float, gpu: str = "NVIDIA H200", *, is_here: bool = True) -> list[PriorObservation]:
+    return [
+        PriorObservation(SMALL.model, 1024, point, float(speed), gpu, 1, is_here, weight)
+        for point, speed in list(zip(SPACE, true_speeds(SMALL), strict=True))[::3]
+    ]
+
+
+def error(prior: Prior | None) -> float:
+    """Of the speeds of the other model, the root of the mean square of the logarithm."""
+    belief = Belief(Worked(LARGE, SPACE), (), prior or BASE)
+    return float(np.sqrt(np.mean((belief.mean - np.log(true_speeds(LARGE))) ** 2)))
+
+
+def test_speeds_of_another_model_are_foretold_far_better() -> None:
+    assert error(None) > 0.25
+    assert error(learned_prior(observed(1.0), LARGE)) < 0.25 * error(None)
+
+
+def test_less_trust_teaches_less_and_leaves_more_doubt() -> None:
+    errors, doubts = [], []
+    for weight in (1.0, 0.5, 0.05, 0.001):
+        found = learned_prior(observed(weight), LARGE)
+        assert found is not None
+        errors.append(error(found))
+        doubts.append(float(found.spread.sum()))
+        assert (found.spread <= BASE.spread + 1e-12).all()
+    assert errors == sorted(errors) and doubts == sorted(doubts)
+    assert errors[-1] == pytest.approx(error(None), rel=0.2)
+    assert doubts[-1] == pytest.approx(float(BASE.spread.sum()), rel=0.01)
+
+
+def test_what_was_not_seen_stays_as_it_was() -> None:
+    found = learned_prior(observed(1.0), LARGE)
+    assert found is not None
+    for name in ("nf4", "cpu_adam", "nvme", "communication"):
+        assert found.mean[INDEX[name]] == pytest.approx(BASE.mean[INDEX[name]])
+        assert found.spread[INDEX[name]] == pytest.approx(BASE.spread[INDEX[name]])
+
+
+def test_another_gpu_counts_at_its_own_rates_and_an_unknown_one_not_at_all() -> None:
+    assert learned_prior([], LARGE) is None
+    assert learned_prior(observed(1.0, "a card of the future", is_here=False), LARGE) is None
+    assert learned_prior(observed(1.0, "NVIDIA H100 80GB HBM3", is_here=False), LARGE) is not None
+
+
+def test_another_base_is_begun_from() -> None:
+    sure = Prior(BASE.mean + 0.1, np.full_like(BASE.spread, 1e-6))
+    found = learned_prior(observed(1.0), LARGE, sure)
+    assert found is not None
+    assert found.mean == pytest.approx(sure.mean, abs=1e-3)
