@@ -46,7 +46,7 @@ def test_the_readme_s_ten_lines_train(tmp_path: Path) -> None:
     )
     script = tmp_path / "mine.py"
     script.write_text(BEFORE + example[1] + AFTER)
-    # DeepSpeed builds an operator at its first start on a machine, about a minute, and waits for whoever does.
+    # DeepSpeed builds an operator at its first start, about a minute, or waits for whoever does.
     remove_stale_locks(extensions_folder())
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
 
