@@ -75,7 +75,7 @@ def test_parts_add_up_to_the_whole(predictor: Predictor, point: dict[str, Any]) 
 
 def test_a_third_rank_follows_from_two(predictor: Predictor) -> None:
     points = [Point(micro_batch_size=2, lora_rank=rank, checkpoint_fraction=1.0) for rank in (16, 64, 128)]
-    found = list(predictor.predict_many(biased, SEQ_LEN, points))
+    found = list(predictor.predict_many(SEVEN, SEQ_LEN, points))
     whole = predictor.predict(SEVEN, SEQ_LEN, points[-1])
     last = found[-1]
     assert isinstance(last, Prediction)
