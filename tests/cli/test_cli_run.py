@@ -33,7 +33,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Autotune, subproces
     """A study in which one of four points does not fit."""
     autotune = Autotune(tmp_path_factory.mktemp("tuned"))
     (autotune.folder / "space.yaml").write_text(SPACE)
-    return autotune, autotune(*_arguments("300MB", "--trials", "12", "--log-file", "run.log"))
+    return autotune, autotune(*_arguments("260MB", "--trials", "12", "--log-file", "run.log"))
 
 
 Tuned = tuple[Autotune, subprocess.CompletedProcess[str]]
@@ -56,8 +56,8 @@ def test_one_object_says_what_won_and_what_happened(tuned: Tuned) -> None:
     winner = answer["winner"]
     assert winner["confirmed"] is True
     assert winner["tokens_per_second"] > 0
-    assert 0 < winner["required_device_bytes"] <= 300 * MIB
-    assert 0 < winner["device_bytes"] <= 300 * MIB
+    assert 0 < winner["required_device_bytes"] <= 260 * MIB
+    assert 0 < winner["device_bytes"] <= 260 * MIB
     assert winner["point"]["lora_rank"] == 16
 
 
@@ -106,7 +106,7 @@ def test_the_winner_s_folder_holds_what_was_measured(tuned: Tuned) -> None:
 def test_the_same_command_again_measures_nothing_twice(tuned: Tuned) -> None:
     autotune, done = tuned
 
-    again = autotune(*_arguments("300MB", "--trials", "12"))
+    again = autotune(*_arguments("260MB", "--trials", "12"))
 
     assert again.returncode == 0, again.stderr
     before, after = _object(done), _object(again)
@@ -141,17 +141,17 @@ def test_where_nothing_fits_the_smallest_need_is_measured_without_the_limit(auto
     assert answer["winner"] is None
     assert answer["trials"]["oom"] == sum(answer["trials"].values()) >= 1
     # More than the budget, and less than what was enough for the study above.
-    assert 30 * MIB < answer["smallest_needed_bytes"] < 300 * MIB
+    assert 30 * MIB < answer["smallest_needed_bytes"] < 260 * MIB
     assert done.stderr.splitlines()[-2].startswith("error: nothing fits 30 MiB")
     assert "the smallest point needs" in done.stderr.splitlines()[-1]
     assert not (autotune.folder / "out").exists()
 
 
 def _after_the_first_trial(process: subprocess.Popen[str]) -> None:
-    """Returns while the second trial runs."""
+    """Returns while a trial runs that is not the first; on a live engine it may be over in a moment."""
     assert process.stderr is not None
     for line in process.stderr:
-        if line.startswith("trial 2 of ") and "starts" in line:
+        if line.startswith("trial ") and "starts" in line and not line.startswith("trial 1 of "):
             return
     raise AssertionError("the run ended early")
 
@@ -181,7 +181,7 @@ def _wait_for_no_process_of(folder: Path) -> None:
 
 def test_ctrl_c_keeps_the_best_so_far_and_a_kill_loses_one_trial_at_most(autotune: Autotune) -> None:
     (autotune.folder / "space.yaml").write_text(SPACE)
-    arguments = _arguments("1GB", "--trials", "3", "--verbose")
+    arguments = _arguments("1GB", "--trials", "4", "--verbose")
 
     process = autotune.start(*arguments)
     _after_the_first_trial(process)
@@ -192,7 +192,8 @@ def test_ctrl_c_keeps_the_best_so_far_and_a_kill_loses_one_trial_at_most(autotun
 
     assert process.returncode == 130, err
     assert interrupted["winner"]["confirmed"] is False
-    assert sum(interrupted["trials"].values()) == 1
+    measured = sum(interrupted["trials"].values())
+    assert measured in (1, 2)
     assert (autotune.folder / "out" / "ds_config.json").exists()
     _wait_for_no_process_of(autotune.folder)
 
@@ -203,13 +204,13 @@ def test_ctrl_c_keeps_the_best_so_far_and_a_kill_loses_one_trial_at_most(autotun
     _wait_for_no_process_of(autotune.folder)
     status = json.loads(autotune("status", "--storage", "sqlite:///s.db", "--json").stdout)
     assert status["running"] is False
-    assert status["trials"]["ok"] == 1
+    assert sum(status["trials"].values()) in (measured, measured + 1)
 
     finished = autotune(*arguments)
     answer = _object(finished)
     assert finished.returncode == 0, finished.stderr
-    assert sum(answer["trials"].values()) == 3
+    assert sum(answer["trials"].values()) == 4
     assert answer["winner"]["confirmed"] is True
     shown = json.loads(autotune("show", "--storage", "sqlite:///s.db", "--json").stdout)
     points = [json.dumps(trial["point"]) for trial in shown["trials"]]
-    assert len(set(points)) == len(points) == 3
+    assert len(set(points)) == len(points) == 4
