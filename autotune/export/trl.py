@@ -30,8 +30,8 @@ CHUNKED_LOSS = (
 )
 # Measured with 32 sequences of 1,024 tokens and a vocabulary of 151,936: benchmarks/results/exports_h200.md.
 METRICS = (
-    "SFTTrainer computes entropy and accuracy from the logits in every step, which cannot be turned off: 2 to "
-    "4 % slower on an H200 than transformers' Trainer, where the vocabulary is large."
+    "SFTTrainer computes entropy and accuracy from the logits in every step, which cannot be turned off: 2 "
+    "to 4 % slower on an H200 than transformers' Trainer, where the vocabulary is large."
 )
 REENTRANT = "With adapters under ZeRO-3 SFTTrainer recomputes with use_reentrant: true whatever is asked for."
 
