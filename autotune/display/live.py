@@ -75,7 +75,8 @@ class LiveTable:
         if event["event"] == "phase":
             self._do(phase_words(str(event["phase"])))
         elif event["event"] == "step":
-            self._do(f"step {event['index']}, {speed_words(event['tokens_per_second'])}")
+            speed = event["tokens_per_second"]
+            self._do(f"step {event['index']}" + (f", {speed_words(speed)}" if speed is not None else ""))
         elif event["event"] == "note":
             self._do(str(event["text"]))
 

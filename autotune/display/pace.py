@@ -10,6 +10,7 @@ from autotune.tuning.observer import Progress
 
 # The confirmation: a trial's start, twenty measured seconds, an evaluation and a checkpoint.
 CONFIRMATION_TRIALS = 3.0
+LEAST_CONFIRMATION_SECONDS = 30.0
 # Early trials say little of later ones: only so many are looked at.
 REMEMBERED_TRIALS = 12
 
@@ -58,7 +59,8 @@ class Pace:
         trials = self._progress.expected - self._progress.measured
         spent = now - (self._since or now)
         search = min(trials * each, at_most)
-        return max(0.0, search + CONFIRMATION_TRIALS * each - spent), True
+        confirmation = max(CONFIRMATION_TRIALS * each, LEAST_CONFIRMATION_SECONDS)
+        return max(0.0, search + confirmation - spent), True
 
     def _keep(self, progress: Progress) -> None:
         self._progress, self._progress_at = progress, self._clock()

@@ -58,7 +58,7 @@ class Composition:
         self._models: dict[_Kind, ModelPart | None] = {}
         self._between: dict[tuple[Any, ...], Between] = {}
         self._engines: dict[Point, EnginePart] = {}
-        self._arrivals: dict[bool, list[str]] = {}
+        self._arrivals: dict[tuple[bool, bool], list[str]] = {}
         self._unlike: dict[_Kind, str] = {}
 
     def covers(self, point: Point) -> bool:
@@ -207,18 +207,23 @@ class Composition:
         return self._engines[wanted]
 
     def _engine_request(self, wanted: Point) -> Request:
-        arrivals = [] if wanted.quantization != "none" else self._order(wanted.lora_rank > 0)
+        arrivals = [] if wanted.quantization != "none" else self._order(wanted)
         return Request(wanted, {"arrivals": arrivals})
 
-    def _order(self, adapted: bool) -> list[str]:
-        """Names of parameters in the order in which their gradients arrive."""
-        if adapted not in self._arrivals:
+    def _order(self, wanted: Point) -> list[str]:
+        """Names of parameters in the order in which their gradients arrive.
+
+        ZeRO-3 replaces the model's linear function, and with it that order.
+        """
+        key = (wanted.lora_rank > 0, wanted.zero_stage == 3)
+        if key not in self._arrivals:
             for kind in self._ranks:
-                model = self._model(kind) if kind.adapted == adapted else None
+                alike = (kind.adapted, kind.point.zero_stage == 3) == key
+                model = self._model(kind) if alike else None
                 if model is not None:
-                    self._arrivals[adapted] = list(model.arrivals(self._layers))
+                    self._arrivals[key] = list(model.arrivals(self._layers))
                     break
-        return self._arrivals[adapted]
+        return self._arrivals[key]
 
 
 def _layers_of(model: ModelSpec) -> int:

@@ -110,7 +110,8 @@ class TraceStore:
             if "arrivals" in request.extra:
                 point = request.point
                 key = (point.lora_rank, point.quantization, point.precision, point.attention)
-                families.setdefault((*key, point.zero_bucket_elements), []).append(request)
+                arrivals = tuple(request.extra["arrivals"])
+                families.setdefault((*key, point.zero_bucket_elements, arrivals), []).append(request)
         total = sum(map(len, families.values()))
         size = min(LARGEST_FAMILY, max(SMALLEST_FAMILY, math.ceil(total / (2 * self._workers.count))))
         for members in families.values():

@@ -126,14 +126,16 @@ class Foresight:
         reasons: Counter[str] = Counter()
         done: list[Point] = []
         for group in groups(new, self._points.is_shared, worth, self.predictor.workers):
-            if done and time.monotonic() - began > AHEAD_SECONDS:
-                self._waiting.update(dict.fromkeys(group))
-                continue
             for point, found in zip(group, self._points.many(group), strict=True):
+                if done and time.monotonic() - began > AHEAD_SECONDS:
+                    break
                 self.know(point, found if isinstance(found, Prediction) else None)
                 if not isinstance(found, Prediction):
                     reasons[found.error] += 1
-            done += group
+                done.append(point)
+            if time.monotonic() - began > AHEAD_SECONDS:
+                break
+        self._waiting.update(dict.fromkeys(point for point in new if point not in self._looked_at))
         if reasons and len(new) == reasons.total():
             raise PredictionUnavailable(reasons.most_common(1)[0][0])
         self._tell(done, len(new), time.monotonic() - began, reasons)

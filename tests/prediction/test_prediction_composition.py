@@ -104,6 +104,22 @@ def test_layers_that_differ_are_traced_whole(predictor: Predictor) -> None:
     assert shared.peak_allocated_bytes == whole.peak_allocated_bytes
 
 
+def test_few_traces_serve_both_a_whole_and_a_partitioned_engine(tmp_path: Path) -> None:
+    """Gradients of biases arrive in another order under ZeRO-3: each engine is told its own."""
+    biased = SEVEN.model_copy(update={"config": {**SEVEN.config, "model_type": "qwen2"}})
+    points = [
+        Point(micro_batch_size=size, checkpoint_fraction=share, zero_stage=stage)
+        for stage in (0, 3)
+        for size in (1, 2, 3, 4, 6, 8)
+        for share in (0, 0.5, 1)
+    ]
+    with Predictor(cache_dir=tmp_path, workers=2) as predictor:
+        made = list(predictor.predict_many(biased, SEQ_LEN, points))
+    assert all(isinstance(one, Prediction) for one in made)
+    # One trace of a few layers and one of the engine, for each of the two.
+    assert len(list(tmp_path.rglob("*.npz"))) == 4
+
+
 def test_kept_predictions_need_no_trace(tmp_path: Path) -> None:
     point = Point(micro_batch_size=2, lora_rank=8)
     with Predictor(cache_dir=tmp_path, workers=1) as first:

@@ -21,6 +21,13 @@ from trials.tracing.attention import GpuKernels, attention_for
 from trials.tracing.recorder import Recorder, RecordingMode
 from trials.tracing.replacing import replaced
 
+# What DeepSpeed only loads when an engine starts; it would be loaded anew in every fork.
+STARTED_WITH_AN_ENGINE = (
+    "deepspeed.runtime.zero.muon.muon_optimizer",
+    "deepspeed.runtime.zero.stage3",
+    "deepspeed.runtime.superoffload.superoffload_stage3",
+    "deepspeed.module_inject.auto_ep_layer",
+)
 # Enough for DeepSpeed to flatten on the device, as it does wherever a configuration fits at all.
 TOLD_DEVICE_BYTES = 1 << 50
 
@@ -60,24 +67,19 @@ def preload(model_type: str, point: dict[str, Any]) -> None:
     import torch._meta_registrations
     import torch._refs
 
-    # bitsandbytes, which peft loads, and DeepSpeed's Muon compile a few functions: that alone loads all of
-    # inductor.
-    with replaced({(torch, "compile"): _not_compiled}):
-        import peft
-
-        if point.get("zero_stage"):
-            pass
-
-    names = [f"transformers.models.{model_type}.modeling_{model_type}", "trials.tracing.tracer"]
+    names = ["peft", f"transformers.models.{model_type}.modeling_{model_type}", "trials.tracing.tracer"]
+    names += ["trials.tracing.layers", "trials.tracing.skeleton", *STARTED_WITH_AN_ENGINE]
     if point.get("quantization", "none") != "none" or point.get("optimizer", "adamw") != "adamw":
         names.append("bitsandbytes")
     if point.get("liger_kernel"):
         names.append("liger_kernel.transformers.monkey_patch")
-    for name in names:
-        if importlib.util.find_spec(name.partition(".")[0]) is not None:
-            with suppress(ImportError):
-                importlib.import_module(name)
-    assert peft is not None
+    # bitsandbytes, which peft loads, and DeepSpeed's Muon compile a few functions: that alone loads all of
+    # inductor.
+    with replaced({(torch, "compile"): _not_compiled}):
+        for name in names:
+            if importlib.util.find_spec(name.partition(".")[0]) is not None:
+                with suppress(ImportError):
+                    importlib.import_module(name)
     gc.collect()
     gc.freeze()
 
