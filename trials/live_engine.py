@@ -26,7 +26,7 @@ from trials.wire import Device, Phase, Point
 # What may be held beyond an engine's start. On the GPU hardly anything. On the CPU oneDNN keeps some MiB for
 # each new shape, which a fresh engine would need for its own shapes too.
 LEFT_SHARE: dict[Device, float] = {"cuda": 0.002, "cpu": 0.0}
-LEFT_BYTES: dict[Device, int] = {"cuda": 8 << 20, "cpu": 64 << 20}
+LEFT_BYTES: dict[Device, int] = {"cuda": 8 << 20, "cpu": 96 << 20}
 
 
 def why_not_kept(point: Point) -> str | None:

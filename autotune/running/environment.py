@@ -9,7 +9,8 @@ from pathlib import Path
 from trials.wire import Device
 
 EXPANDABLE_SEGMENTS = "expandable_segments:True"
-MMAP_THRESHOLD_BYTES = str(128 << 10)
+# Smaller ones would give back more, and make a step half as slow again: each tensor is mapped anew then.
+MMAP_THRESHOLD_BYTES = str(1 << 20)
 
 
 def trial_environment(device: Device, environment: Mapping[str, str]) -> dict[str, str]:

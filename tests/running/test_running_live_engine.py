@@ -91,7 +91,7 @@ def test_a_reused_engine_measures_what_a_fresh_one_does(
     assert reused.setup_peak_allocated_bytes == first.setup_peak_allocated_bytes
     # What the large point left would be far more than oneDNN keeps for its shapes.
     ours, theirs = reused.peak_allocated_bytes or 0, fresh.peak_allocated_bytes or 0
-    assert 0.92 * theirs < ours < theirs + 32 * MIB < (first.peak_allocated_bytes or 0) - 32 * MIB
+    assert 0.92 * theirs < ours < theirs + 48 * MIB < (first.peak_allocated_bytes or 0) - 32 * MIB
     assert reused.required_device_bytes is not None
     assert reused.required_device_bytes >= max(ours, first.setup_peak_allocated_bytes or 0)
     assert reused.setup_seconds is not None and reused.setup_seconds < 0.5 * (fresh.setup_seconds or 0)
