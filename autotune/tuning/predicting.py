@@ -40,7 +40,7 @@ def tracing_processes(task: Task) -> Iterator[WorkerPool | None]:
 
 @contextmanager
 def foresight_of(
-    ready: Ready, data_folder: Path, observer: Observer, pool: WorkerPool | None
+    ready: Ready, data_folder: Path, observer: Observer, pool: WorkerPool | None = None
 ) -> Iterator[Foresight | None]:
     """The predictions for what is ready to be tuned; None on the CPU, whose budget counts other things.
 
@@ -48,7 +48,7 @@ def foresight_of(
         ready: what will be tuned, and the machine's figures.
         data_folder: where what trials taught is kept.
         observer: told what takes time.
-        pool: tracing processes that run already.
+        pool: tracing processes that run already; None: they are started when they are needed.
     """
     task = ready.task
     if task.device == "cpu":
