@@ -7,18 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import UsageError
+from autotune.models.keys import LAYERS, VOCABULARY, first_size
 from trials.wire import ModelSpec
 
 DEFAULT_SEQ_LEN = 1024
 
-_LAYER_KEYS = (
-    "num_hidden_layers",
-    "n_layer",
-    "num_layers",
-    "n_layers",
-    "decoder_layers",
-    "num_decoder_layers",
-)
 _POSITION_KEYS = (
     "max_position_embeddings",
     "n_positions",
@@ -29,7 +22,6 @@ _POSITION_KEYS = (
 )
 # No positions to run out of, and no key that says so: ALiBi, state spaces, recurrence.
 _WITHOUT_POSITIONS = frozenset({"bloom", "mamba", "mamba2", "falcon_mamba", "rwkv"})
-_VOCABULARY_KEYS = ("vocab_size", "padded_vocab_size", "n_vocab")
 # Scalings that stretch the trained length by `factor`; of the others max_position_embeddings is final.
 _STRETCHING_ROPES = ("linear", "dynamic", "yarn")
 
@@ -62,14 +54,14 @@ def model_limits(spec: ModelSpec) -> ModelLimits:
     """
     config = spec.config
     if (
-        _first(config, _LAYER_KEYS) is None
-        or _first(config, _VOCABULARY_KEYS) is None
+        first_size(config, LAYERS) is None
+        or first_size(config, VOCABULARY) is None
         or (max_positions(config) is None and not _is_unlimited(config))
     ):
         config = {**_with_defaults(spec), **config}
-    layers = _first(config, _LAYER_KEYS)
-    vocabulary = _first(config, _VOCABULARY_KEYS)
-    for what, value, keys in (("layers", layers, _LAYER_KEYS), ("vocabulary", vocabulary, _VOCABULARY_KEYS)):
+    layers = first_size(config, LAYERS)
+    vocabulary = first_size(config, VOCABULARY)
+    for what, value, keys in (("layers", layers, LAYERS), ("vocabulary", vocabulary, VOCABULARY)):
         if value is None:
             raise UsageError(
                 f"the configuration of {spec.name} does not give its {what} as a positive number",
@@ -89,7 +81,7 @@ def max_positions(config: Mapping[str, Any]) -> int | None:
     """Longest sequence in tokens that a configuration allows; None where it has no limit or names none."""
     if _is_unlimited(config):
         return None
-    positions = _first(config, _POSITION_KEYS)
+    positions = first_size(config, _POSITION_KEYS)
     if positions is None:
         return None
     rope = config.get("rope_parameters") or config.get("rope_scaling")
@@ -105,14 +97,6 @@ def max_positions(config: Mapping[str, Any]) -> int | None:
 
 def _is_unlimited(config: Mapping[str, Any]) -> bool:
     return bool(config.get("alibi")) or config.get("model_type") in _WITHOUT_POSITIONS
-
-
-def _first(config: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
-    for key in keys:
-        value = config.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
 
 
 def _number(value: object) -> float | None:

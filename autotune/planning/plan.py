@@ -172,11 +172,14 @@ def _predicted(
     points: Sequence[Point], request: PlanRequest, predictor: Predictor, *, exact: bool = False
 ) -> Iterator[Prediction | PredictionFailure]:
     """Each point's prediction, from shared traces or from its own."""
-    setting = request.setting
-    points_of_model = PointPredictor(
-        predictor, request.model, request.seq_len, request.lora_targets, setting.gpus
+    return _bound(request, predictor).many(points, exact=exact)
+
+
+def _bound(request: PlanRequest, predictor: Predictor) -> PointPredictor:
+    """The predictor of what is asked for."""
+    return PointPredictor(
+        predictor, request.model, request.seq_len, request.lora_targets, request.setting.gpus
     )
-    return points_of_model.many(points, exact=exact)
 
 
 def points_of(method: RequestedMethod, request: PlanRequest) -> tuple[tuple[Point, ...], tuple[str, ...]]:
@@ -230,14 +233,7 @@ def _is_near(outlook: Outlook, budgets: Budgets) -> bool:
 
 def exact_outlook(outlook: Outlook, request: PlanRequest, predictor: Predictor) -> Outlook:
     """The same point, predicted by its own trace."""
-    prediction = predictor.predict(
-        request.model,
-        request.seq_len,
-        outlook.point,
-        lora_targets=request.lora_targets,
-        processes=request.setting.gpus,
-    )
-    return _predicted_anew(outlook, prediction, request)
+    return _predicted_anew(outlook, _bound(request, predictor).exact(outlook.point), request)
 
 
 def _predicted_anew(outlook: Outlook, prediction: Prediction, request: PlanRequest) -> Outlook:

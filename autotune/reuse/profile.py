@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from autotune.models.keys import (
+    EXPERTS,
+    HEADS,
+    HIDDEN,
+    INNER,
+    KV_HEADS,
+    LAYERS,
+    TIED_BY_DEFAULT,
+    VOCABULARY,
+    first_size,
+)
 from trials.wire import ModelSpec
 
 if TYPE_CHECKING:
     from autotune.study.inputs import StudyInputs
     from autotune.study.measured_on import MeasuredOn
 
-_LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers")
-_HIDDEN = ("hidden_size", "n_embd", "d_model", "word_embed_proj_dim")
-_HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads")
-_KV_HEADS = ("num_key_value_heads", "num_kv_heads")
-_INNER = ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size")
-_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-_VOCABULARY = ("vocab_size", "padded_vocab_size", "n_vocab")
 # Two matrices in the feed-forward part instead of three.
 _WITHOUT_GATE = frozenset(
     {"bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "opt", "phi"}
     | {"starcoder2", "xglm"}
-)
-# Where the configuration does not say so, the head is the embedding.
-_TIED_BY_DEFAULT = frozenset(
-    {"bloom", "falcon", "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neo", "mpt", "opt"}
-    | {"xglm"}
 )
 
 
@@ -97,20 +96,20 @@ def profile_of(inputs: StudyInputs, model: ModelSpec, machine: MeasuredOn | None
     """
     config = model.config
     family = str(config.get("model_type"))
-    hidden = _number(config, _HIDDEN, 1024)
-    heads = _number(config, _HEADS, 16)
-    layers, vocabulary = _number(config, _LAYERS, 24), _number(config, _VOCABULARY, 32_000)
-    kv_heads = min(heads, _number(config, _KV_HEADS, heads))
+    hidden = first_size(config, HIDDEN) or 1024
+    heads = first_size(config, HEADS) or 16
+    layers, vocabulary = first_size(config, LAYERS) or 24, first_size(config, VOCABULARY) or 32_000
+    kv_heads = min(heads, first_size(config, KV_HEADS) or heads)
     if family == "falcon" and config.get("multi_query", True) and not config.get("new_decoder_architecture"):
         kv_heads = 1
-    head = _number(config, ("head_dim",), max(1, hidden // heads))
-    experts = _number(config, _EXPERTS, 1)
+    head = first_size(config, ("head_dim",)) or max(1, hidden // heads)
+    experts = first_size(config, EXPERTS) or 1
     gated = family not in _WITHOUT_GATE
-    inner = _number(config, _INNER, 4 * hidden)
+    inner = first_size(config, INNER) or 4 * hidden
     if experts > 1:
-        inner = _number(config, ("moe_intermediate_size",), inner)
+        inner = first_size(config, ("moe_intermediate_size",)) or inner
     layer = hidden * head * 2 * (heads + kv_heads) + (3 if gated else 2) * experts * hidden * inner
-    tied = bool(config.get("tie_word_embeddings", family in _TIED_BY_DEFAULT))
+    tied = bool(config.get("tie_word_embeddings", family in TIED_BY_DEFAULT))
     return Profile(
         model=model,
         model_digest=inputs.model_digest,
@@ -134,11 +133,3 @@ def profile_of(inputs: StudyInputs, model: ModelSpec, machine: MeasuredOn | None
         lora_targets=inputs.lora_targets,
         versions=dict(machine.versions) if machine else {},
     )
-
-
-def _number(config: Mapping[str, Any], keys: Sequence[str], default: int) -> int:
-    for key in keys:
-        value = config.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return default

@@ -20,23 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autotune.reuse.effects import KNOBS
 from autotune.reuse.observations import STOPPED_WEIGHT, speed_of
 from autotune.reuse.profile import Profile
 from autotune.reuse.similar import Similar
 from autotune.study.record import Record
 from trials.wire import Outcome, Point
 
-OTHER_KNOBS = (
-    "zero_stage",
-    "offload",
-    "lora_rank",
-    "quantization",
-    "optimizer",
-    "precision",
-    "attention",
-    "liger_kernel",
-    "zero_bucket_elements",
-)
+# Costs of their own have these two.
+OTHER_KNOBS = tuple(knob for knob in KNOBS if knob not in ("micro_batch_size", "checkpoint_fraction"))
 # Four costs that every point has; with fewer points they are not told apart.
 LEAST_POINTS = 4
 # Pulls costs towards zero where the trials do not tell them apart, by so little of the usual cost.

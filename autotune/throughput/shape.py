@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
+from autotune.models.keys import EXPERTS, HEADS, HIDDEN, INNER, KV_HEADS, TIED_BY_DEFAULT, first_size
 from trials.wire import ModelSpec
 
 # Query, key and value in one matrix; gate and up in one matrix; no gate at all.
@@ -21,10 +22,6 @@ _FUSED_GATE = frozenset({"phi3"})
 _PLAIN_MLP = frozenset(
     {"bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "nemotron"}
     | {"opt", "phi", "starcoder2", "xglm"}
-)
-_TIED_BY_DEFAULT = frozenset(
-    {"bloom", "falcon", "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neo", "mpt", "opt"}
-    | {"xglm"}
 )
 _QKV_NAMES = ("q_proj", "k_proj", "v_proj")
 
@@ -130,9 +127,9 @@ def shape_of(model: ModelSpec, total_parameters: int | None = None) -> ModelShap
 
     limits, config = model_limits(model), model.config
     kind = str(config.get("model_type"))
-    hidden = _number(config, ("hidden_size", "n_embd", "d_model", "word_embed_proj_dim"), 1024)
-    heads = _number(config, ("num_attention_heads", "n_head", "num_heads", "n_heads"), 16)
-    head = _number(config, ("head_dim",), max(1, hidden // heads))
+    hidden = first_size(config, HIDDEN) or 1024
+    heads = first_size(config, HEADS) or 16
+    head = first_size(config, ("head_dim",)) or max(1, hidden // heads)
     kv_heads = _kv_heads(config, kind, heads)
     shape = ModelShape(
         layers=limits.num_layers,
@@ -140,7 +137,7 @@ def shape_of(model: ModelSpec, total_parameters: int | None = None) -> ModelShap
         attention_width=heads * head,
         heads=heads,
         vocabulary=limits.vocab_size,
-        tied=bool(config.get("tie_word_embeddings", kind in _TIED_BY_DEFAULT)),
+        tied=bool(config.get("tie_word_embeddings", kind in TIED_BY_DEFAULT)),
         matrices=(*_attention(kind, hidden, heads * head, kv_heads * head), *_mlp(config, kind, hidden)),
         window=_window(config),
     )
@@ -161,12 +158,11 @@ def _attention(kind: str, hidden: int, width: int, kv_width: int) -> tuple[Matri
 
 
 def _mlp(config: Mapping[str, Any], kind: str, hidden: int) -> tuple[Matrix, ...]:
-    experts = _number(config, ("num_local_experts", "num_experts", "n_routed_experts"), 1)
-    active = float(min(experts, _number(config, ("num_experts_per_tok", "top_k_experts"), 1)))
-    default = 4 * hidden
-    inner = _number(config, ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"), default)
+    experts = first_size(config, EXPERTS) or 1
+    active = float(min(experts, first_size(config, ("num_experts_per_tok", "top_k_experts")) or 1))
+    inner = first_size(config, INNER) or 4 * hidden
     if experts > 1:
-        inner = _number(config, ("moe_intermediate_size",), inner)
+        inner = first_size(config, ("moe_intermediate_size",)) or inner
     down = Matrix("down_proj", inner, hidden, active, experts)
     if kind in _PLAIN_MLP:
         return Matrix("up_proj", hidden, inner, active, experts), down
@@ -179,7 +175,7 @@ def _mlp(config: Mapping[str, Any], kind: str, hidden: int) -> tuple[Matrix, ...
 def _kv_heads(config: Mapping[str, Any], kind: str, heads: int) -> int:
     if kind == "falcon" and not config.get("new_decoder_architecture"):
         return 1 if config.get("multi_query", True) else heads
-    return _number(config, ("num_key_value_heads", "num_kv_heads"), heads)
+    return first_size(config, KV_HEADS) or heads
 
 
 def _window(config: Mapping[str, Any]) -> int | None:
@@ -189,11 +185,3 @@ def _window(config: Mapping[str, Any]) -> int | None:
     # Where only some layers slide, the others do nearly all the work of attention.
     mixed = any(kind == "full_attention" for kind in config.get("layer_types") or ())
     return window if isinstance(window, int) and window > 0 and not mixed else None
-
-
-def _number(config: Mapping[str, Any], keys: Sequence[str], default: int) -> int:
-    for key in keys:
-        value = config.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return default

@@ -14,7 +14,7 @@ def storage_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 's.db'}"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def inputs() -> StudyInputs:
     return StudyInputs(
         model="tiny-llama",

@@ -25,29 +25,15 @@ LARGE = Point(micro_batch_size=8, lora_rank=16, zero_bucket_elements=10**9)
 ODD = Point(micro_batch_size=2, checkpoint_fraction=0.25, liger_kernel=True)
 
 
-def sample_inputs() -> StudyInputs:
-    return StudyInputs(
-        model="tiny-llama",
-        model_digest="0123",
-        method="lora",
-        seq_len=128,
-        global_batch=8,
-        budget_bytes=2**30,
-        device="cpu",
-        space_name="lora",
-        space_digest="4567",
-    )
-
-
 def result(outcome: Outcome = Outcome.OK, **fields: Any) -> TrialResult:
     fields.setdefault("tokens_per_second", 1000.0 if outcome == Outcome.OK else None)
     return TrialResult(trial_id="0", outcome=outcome, phase=Phase.LATER_STEP, **fields)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def made(tmp_path_factory: pytest.TempPathFactory, inputs: StudyInputs) -> Study:
     """Three trials that are over, an abandoned one, one that runs, and a confirmation; stays as it is."""
-    study = Study.open(f"sqlite:///{tmp_path_factory.mktemp('made') / 's.db'}", sample_inputs())
+    study = Study.open(f"sqlite:///{tmp_path_factory.mktemp('made') / 's.db'}", inputs)
     gpu = GpuState(name="NVIDIA H200", driver="570.1")
     study.finish(study.begin(GOOD, {"required_device_bytes": 5}), result(gpu=gpu, versions={"torch": "2"}))
     study.abandon(study.begin(LARGE))
