@@ -128,6 +128,7 @@ class Session:
                 f"memory cannot be predicted here ({reason}): it is measured, and what needs more than a "
                 "configuration that did not fit is left out"
             )
+            self.foresight.close()
             self.foresight = None
             if self.study.note(SKIPPED_NOTE):
                 with self.interrupts.held():
@@ -149,7 +150,7 @@ class Session:
         """Whether a point is to be launched; one near the budget is looked at closely first."""
         if self.foresight is None or self.foresight.decide(point):
             return True
-        self.observer.detail("a configuration near the budget does not fit, by a prediction of its own")
+        self.observer.detail("a configuration does not fit, as a closer look at it shows")
         self.keep_skipped()
         return False
 
