@@ -237,6 +237,7 @@ def _spec(
         outside_allocator_bytes=outside.bytes_for(point),
         host_budget_bytes=chosen.host_budget or machine.free_host_bytes,
         torch_adam=machine.torch_adam,
+        min_measure_seconds=MEASURE_SECONDS / 2,
         measure_seconds=MEASURE_SECONDS,
         log_path=str(folder / f"trial-{number}.log"),
         work_dir=str(work),
