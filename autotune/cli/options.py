@@ -162,7 +162,7 @@ run_options = stack(
         type=REUSE,
         default="auto",
         show_default=True,
-        help="Learn from similar studies of the storage: auto, off, or names.",
+        help="Learn from similar studies: auto, own (none of those that are shipped), off, or names.",
     ),
     option("--export-dir", metavar="DIR", help="The winner's folder.  [default: autotune-out/STUDY]"),
     option(

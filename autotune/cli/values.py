@@ -142,18 +142,18 @@ class NamesType(click.ParamType[tuple[str, ...]]):
 
 
 class ReuseType(click.ParamType[str | tuple[str, ...]]):
-    """The studies to learn from: `auto`, `off`, or names separated by commas."""
+    """The studies to learn from: `auto`, `own`, `off`, or names separated by commas."""
 
-    name = "auto|off|study,..."
+    name = "auto|own|off|study,..."
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | tuple[str, ...]:
-        """`auto`, `off` or the names in order, each once."""
+        """`auto`, `own`, `off` or the names in order, each once."""
         if isinstance(value, tuple):
             return value
         word = str(value).strip().lower()
-        return word if word in ("auto", "off") else NAMES.convert(value, param, ctx)
+        return word if word in ("auto", "own", "off") else NAMES.convert(value, param, ctx)
 
 
 class FolderType(click.ParamType[str]):

@@ -13,13 +13,14 @@ from pydantic import ValidationError
 from autotune.errors import AutotuneError, UsageError
 from autotune.reuse.observations import speed_of
 from autotune.reuse.profile import Profile, profile_of
+from autotune.reuse.shipped import ShippedStudies
 from autotune.reuse.similar import Similar
 from autotune.reuse.similarity import LEAST_TRUST, Similarity, similarity
 from autotune.study.owner import is_alive
 from autotune.study.stored import StoredHead
 from trials.wire import ModelSpec
 
-Wanted = Literal["auto", "off"] | tuple[str, ...]
+Wanted = Literal["auto", "own", "off"] | tuple[str, ...]
 
 # Further ones add little to what the most similar ones say.
 MOST_STUDIES = 5
@@ -33,7 +34,7 @@ class Survey:
 
     Attributes:
         similar: the studies to learn from, the most trusted first.
-        looked_at: how many others the storage has.
+        looked_at: how many others there are.
         passed_over: of those that are alike but of no use, why; of those that were named, too.
     """
 
@@ -45,14 +46,14 @@ class Survey:
 def similar_studies(
     storage_url: str, target: Profile, own_name: str, wanted: Wanted, *, gone_too: bool = False
 ) -> Survey:
-    """Looks through a storage for studies to learn from.
+    """Looks through a storage, and what is shipped, for studies to learn from.
 
     Args:
         storage_url: the storage.
         target: what is about to be tuned.
         own_name: the study's own name, which is left out.
-        wanted: `auto`: the most similar ones that are finished; names: these, unless nothing of them holds
-            here; `off`: none.
+        wanted: `auto`: the most similar ones that are finished; `own`: the same without those that are
+            shipped; names: these, unless nothing of them holds here; `off`: none.
         gone_too: whether names may be of studies that are not there any more.
 
     Raises:
@@ -63,8 +64,9 @@ def similar_studies(
         return Survey()
     from autotune.study.reading import StorageReader
 
-    reader = StorageReader(storage_url)
-    heads = {name: head for name, head in reader.heads.items() if name != own_name}
+    reader, shipped = StorageReader(storage_url), ShippedStudies()
+    known = {**({} if wanted == "own" else shipped.heads), **reader.heads}
+    heads = {name: head for name, head in known.items() if name != own_name}
     if isinstance(wanted, tuple):
         if not gone_too:
             for name in wanted:
@@ -79,9 +81,9 @@ def similar_studies(
         if len(similar) == MOST_STUDIES:
             break
         try:
-            records = reader.records(name)
+            records = (reader if name in reader.heads else shipped).records(name)
         except AutotuneError as error:
-            if wanted != "auto":
+            if isinstance(wanted, tuple):
                 raise
             passed_over[name] = error.message
             continue

@@ -40,7 +40,7 @@ class Request:
         study: the study's name; None: found by its inputs.
         storage: URL; None: the user's data folder.
         export_dir: the winner's folder.
-        reuse: which studies to learn from: auto, off or names.
+        reuse: which studies to learn from: auto, own, off or names.
         exports: the trainers whose files are written beside the folder's own; `all` is every one.
         load_weights: measure with the model's real weights.
         nvme_path: a folder on NVMe that offload may use.

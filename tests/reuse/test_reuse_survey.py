@@ -70,7 +70,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, str
     return url, names
 
 
-def survey(stored: tuple[str, dict[str, str]], wanted: Any = "auto", own: str = "own") -> Survey:
+def survey(stored: tuple[str, dict[str, str]], wanted: Any = "own", own: str = "own") -> Survey:
     return similar_studies(stored[0], profile(cpus=8), own, wanted)
 
 
@@ -128,7 +128,7 @@ def test_a_name_that_is_not_there_is_an_error_with_the_nearest(stored: tuple[str
 
 def test_a_storage_that_is_not_there_has_no_studies(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'none.db'}"
-    assert similar_studies(url, profile(), "own", "auto").similar == ()
+    assert similar_studies(url, profile(), "own", "own").similar == ()
     assert not list(tmp_path.iterdir())
     with pytest.raises(AutotuneError):
         similar_studies(url, profile(), "own", ("x",))
@@ -150,7 +150,7 @@ def test_a_study_of_the_first_version_teaches_too(tmp_path: Path) -> None:
     study = Study.load(url, name)
     other = study.inputs.model_copy(update={"budget_bytes": 500 * 2**20})
     target = profile_on_cpu(other)
-    [one] = similar_studies(url, target, "own", "auto").similar
+    [one] = similar_studies(url, target, "own", "own").similar
     assert one.study == name and len(one.records) == 9 and one.trust > 0.8
 
 
@@ -172,7 +172,7 @@ def test_five_hundred_studies_are_looked_through_in_a_moment(tmp_path: Path) -> 
     seconds = []
     for _ in range(3):
         began = time.process_time()
-        found = similar_studies(url, target, "own", "auto")
+        found = similar_studies(url, target, "own", "own")
         seconds.append(time.process_time() - began)
 
     assert found.looked_at == 500 and len(found.similar) == MOST_STUDIES
