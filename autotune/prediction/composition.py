@@ -82,10 +82,12 @@ class Composition:
             self._batches.setdefault(kind, set()).add(point.micro_batch_size)
             self._models.pop(kind, None)
         self._store.make([request for kind in self._ranks for request in self._model_requests(kind)])
-        wanted = [one for point in points if self._model(_kind(point)) for one in _engine_points(point)]
-        self._store.make([self._engine_request(one) for point in wanted for one in self._traced_at(point)])
+        many = [one for point in points if self._model(_kind(point)) for one in _engine_points(point)]
+        wanted = list(dict.fromkeys(many))
+        traced = dict.fromkeys(one for point in wanted for one in self._traced_at(point))
+        self._store.make([self._engine_request(one) for one in traced])
         # Where ranks turn out not to be affine, each has a trace of its own.
-        self._store.make([self._engine_request(one) for one in dict.fromkeys(wanted) if self._is_alone(one)])
+        self._store.make([self._engine_request(one) for one in wanted if self._is_alone(one)])
 
     def figures(self, point: Point) -> tuple[Figures, Events]:
         """The peaks of a point, and its engine's part.

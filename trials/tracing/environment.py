@@ -18,6 +18,7 @@ import torch
 from trials.tracing import kernels, liger, quantized, shortcuts
 from trials.tracing.accelerator import install
 from trials.tracing.attention import GpuKernels, attention_for
+from trials.tracing.quicker import quicker
 from trials.tracing.recorder import Recorder, RecordingMode
 from trials.tracing.replacing import replaced
 
@@ -105,6 +106,7 @@ def recording(
     try:
         with ExitStack() as stack:
             stack.enter_context(_replaced(recorder, capability))
+            stack.enter_context(replaced(quicker(recorder)))
             stack.enter_context(quantized.performed(recorder))
             stack.enter_context(liger.performed(capability, multiprocessors, used=liger_kernel))
             stack.enter_context(RecordingMode(recorder, handlers))

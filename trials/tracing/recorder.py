@@ -169,6 +169,14 @@ class Recorder:
             return
         self._follow(storage, key, self.allocate(nbytes, stream=stream), nbytes)
 
+    def see(self, tensor: torch.Tensor) -> None:
+        """Log what an operation gave: whatever is on the device, and what is large on the host."""
+        if tensor.is_meta:
+            if tensor.untyped_storage()._cdata not in self._live:
+                self.track(tensor)
+        elif tensor.numel() > LARGE_HOST_ELEMENTS:
+            self.track(tensor, stream=HOST_STREAM)
+
     def place(self, tensor: torch.Tensor, stream: int) -> None:
         """Say that a host tensor is pinned, or managed, memory."""
         self.track(tensor, stream=stream)
@@ -235,6 +243,23 @@ def _tensors(args: Any) -> Iterator[torch.Tensor]:
                     yield item
 
 
+def _all_on_meta(args: Any) -> bool:
+    """Whether there are tensors among the arguments, all on the device."""
+    found = False
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            if not arg.is_meta:
+                return False
+            found = True
+        elif isinstance(arg, list | tuple):
+            for item in arg:
+                if isinstance(item, torch.Tensor):
+                    if not item.is_meta:
+                        return False
+                    found = True
+    return found
+
+
 Handler = Callable[[Recorder, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -273,29 +298,24 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
         if handler is not None:
             out = handler(recorder, func, args, kwargs)
         if out is NotImplemented:
-            out = self._run(func, args, kwargs)
+            plain = not kwargs and _all_on_meta(args)
+            out = func(*args) if plain else self._run(func, args, kwargs)
         if recorder.paused:
             return out
         if isinstance(out, torch.Tensor):
-            self._log(out)
+            recorder.see(out)
         elif isinstance(out, list | tuple):
             for item in out:
                 if isinstance(item, torch.Tensor):
-                    self._log(item)
+                    recorder.see(item)
         return out
-
-    def _log(self, tensor: torch.Tensor) -> None:
-        if tensor.device.type == "meta":
-            self.recorder.track(tensor)
-        elif tensor.numel() > LARGE_HOST_ELEMENTS:
-            self.recorder.track(tensor, stream=HOST_STREAM)
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         device = kwargs.get("device")
         on_meta = on_host = False
         large = 0
         for tensor in _tensors(args):
-            if tensor.device.type == "meta":
+            if tensor.is_meta:
                 on_meta = True
             else:
                 on_host = True
