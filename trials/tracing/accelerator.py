@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
 
+from trials.tracing.host_memory import host_tensor
 from trials.tracing.labels import BUCKETS
-from trials.tracing.recorder import PINNED_STREAM, Recorder, host_tensor
+from trials.tracing.recorder import PINNED_STREAM, Recorder
 
 
 class MetaStream:

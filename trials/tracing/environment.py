@@ -37,8 +37,10 @@ def start_process(processes: int) -> None:
     """Make this process one of `processes` that only pretend to talk; once, before DeepSpeed."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    # Not installed, as far as this process goes: transformers' generation would load it, and scipy with it.
-    sys.modules.setdefault("sklearn", None)  # type: ignore[arg-type]
+    # Not installed, as far as this process goes: transformers' generation would load the one, its losses for
+    # object detection the other.
+    for name in ("sklearn", "scipy"):
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
     os.environ.update(
         DS_ACCELERATOR="cuda",
         RANK="0",

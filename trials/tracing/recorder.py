@@ -1,13 +1,11 @@
 """Records every allocation that code running on `meta` tensors would make on a GPU, in order.
 
-A `meta` tensor stands for device memory and a real CPU tensor for host memory; large CPU tensors are given
-address space that is never touched, so that a 7B optimizer state costs nothing. Storages, not tensors, are
+A `meta` tensor stands for device memory and a real CPU tensor for host memory. Storages, not tensors, are
 followed: views share one, and the storage's finaliser is the free.
 """
 
 from __future__ import annotations
 
-import mmap
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,12 +14,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-aten = torch.ops.aten
+from trials.tracing.host_memory import LARGE_HOST_ELEMENTS, host_tensor
 
-# Linux's value; Python's mmap module does not name it.
-MAP_NORESERVE = 0x4000
-# CPU tensors above this many elements are never computed, only accounted for.
-LARGE_HOST_ELEMENTS = 1 << 14
+aten = torch.ops.aten
 
 HOST_STREAM = -1
 PINNED_STREAM = -2
@@ -219,18 +214,6 @@ class Recorder:
     def is_live(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor's storage is in the log."""
         return tensor.untyped_storage()._cdata in self._live
-
-
-def host_tensor(shape: Any, dtype: torch.dtype) -> torch.Tensor:
-    """A CPU tensor whose memory is address space only, until it is written."""
-    count = 1
-    for extent in shape:
-        count *= extent
-    nbytes = count * dtype.itemsize
-    if count <= LARGE_HOST_ELEMENTS:
-        return torch.zeros(shape, dtype=dtype)
-    area = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
-    return torch.frombuffer(area, dtype=dtype, count=count).view(shape)
 
 
 def _tensors(args: Any) -> Iterator[torch.Tensor]:
