@@ -191,11 +191,9 @@ class Stepper:
         decided, fastest = spec.decided_below_tokens_per_second, median_interval(timed)[1]
         if decided is not None and self.tokens_per_step / fastest < decided:
             return True
-        return (
-            len(timed) >= spec.max_timed_steps
-            or elapsed >= spec.measure_seconds
-            or relative_half_width(timed) <= spec.target_spread
-        )
+        if len(timed) >= spec.max_timed_steps or elapsed >= spec.measure_seconds:
+            return True
+        return elapsed >= spec.min_measure_seconds and relative_half_width(timed) <= spec.target_spread
 
     def _keep_peak(self, result: Measurement, phase: Phase) -> None:
         result.phase_peaks[phase] = max(result.phase_peaks.get(phase, 0), self._memory.peak_allocated_bytes())

@@ -120,6 +120,9 @@ class TrialSpec(Strict):
     warmup_steps: int = Field(default=2, ge=0, description="optimizer steps before the clock counts")
     min_timed_steps: int = Field(default=2, ge=1)
     max_timed_steps: int = Field(default=20, ge=1)
+    min_measure_seconds: float = Field(
+        default=0.0, description="a small spread is enough after this long: a few quick steps agree by luck"
+    )
     measure_seconds: float = Field(default=4.0, description="timing stops here once min_timed_steps are done")
     target_spread: float = Field(
         default=0.015, description="relative half-width of the median's interval that is enough"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.prediction.prediction import Prediction, PredictionFailure
 from autotune.prediction.predictor import Predictor
@@ -27,6 +27,10 @@ class PointPredictor:
     seq_len: int
     lora_targets: tuple[str, ...] | None
     processes: int
+
+    def of(self, predictor: Predictor) -> PointPredictor:
+        """The same training with another predictor."""
+        return replace(self, predictor=predictor)
 
     def exact(self, point: Point) -> Prediction:
         """From the point's own trace.

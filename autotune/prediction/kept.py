@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -49,11 +50,12 @@ class KeptPredictions:
         self._made[_key(point, exact)] = prediction
 
     def save(self) -> None:
-        """Write what is new; another process' file of the same name is replaced."""
+        """Write what is new, beside what others wrote of the same model meanwhile."""
         if len(self._made) == self._count:
             return
+        self._made = {**self._read(), **self._made}
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
+        temporary = self._path.with_suffix(f".{os.getpid()}.{get_ident()}.tmp")
         temporary.write_bytes(_FILE.dump_json(self._made))
         temporary.replace(self._path)
         self._count = len(self._made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from autotune.errors import AutotuneError
 from autotune.prediction.cache import TraceCache, default_cache_folder
 from autotune.prediction.events import Events
 from autotune.prediction.hardware import hardware_of
-from autotune.prediction.pool import WorkerPool
+from autotune.prediction.pool import PoolShare, WorkerPool, Workers
 from autotune.prediction.prediction import Prediction, PredictionFailure, prediction_of
 from autotune.prediction.traces import Traces
 from trials.wire import ModelSpec, Point
@@ -61,7 +62,7 @@ class Predictor:
         self._worker_count = workers or worker_count()
         self._gradient_clipping = gradient_clipping
         self._torch_adam = torch_adam
-        self._pools = {} if pool is None else {pool.processes: pool}
+        self._pools: dict[int, Workers] = {} if pool is None else {pool.processes: pool}
         self._traces: dict[str, Traces] = {}
 
     def __enter__(self) -> Predictor:
@@ -80,6 +81,23 @@ class Predictor:
         for traces in self._traces.values():
             traces.kept.save()
         self._cache.trim()
+
+    def beside(self, processes: int, limit: int) -> tuple[Predictor, PoolShare]:
+        """A predictor like this one for another thread, and its share of this one's tracing processes.
+
+        Both keep their traces and predictions in the same place. It is closed before this one is.
+
+        Args:
+            processes: data-parallel processes (GPUs) of the points that it will predict.
+            limit: so many tracing processes at most; see `PoolShare.limit`.
+        """
+        pool = self._pool(processes)
+        assert isinstance(pool, WorkerPool), "a share is not shared again"
+        share = PoolShare(pool, limit)
+        other = copy.copy(self)
+        other._pools = {processes: share}
+        other._traces = {}
+        return other, share
 
     def predict(
         self,
@@ -182,9 +200,7 @@ class Predictor:
     def _traces_of(
         self, model: ModelSpec, seq_len: int, lora_targets: Sequence[str] | None, processes: int
     ) -> Traces:
-        pool = self._pools.get(processes)
-        if pool is None:
-            pool = self._pools[processes] = WorkerPool(processes, self._worker_count)
+        pool = self._pool(processes)
         key = json.dumps([model.config, seq_len, sorted(lora_targets or ()), processes], sort_keys=True)
         traces = self._traces.get(key)
         if traces is None:
@@ -201,3 +217,8 @@ class Predictor:
                 outside_bytes=self._outside_bytes,
             )
         return traces
+
+    def _pool(self, processes: int) -> Workers:
+        if processes not in self._pools:
+            self._pools[processes] = WorkerPool(processes, self._worker_count)
+        return self._pools[processes]

@@ -16,7 +16,7 @@ from autotune.errors import AutotuneError
 from autotune.prediction.cache import TraceCache
 from autotune.prediction.errors import PredictionUnavailable
 from autotune.prediction.events import Events
-from autotune.prediction.pool import WorkerPool
+from autotune.prediction.pool import Workers
 from trials.wire import Point
 
 KEPT_IN_MEMORY = 256
@@ -49,7 +49,7 @@ class TraceStore:
         workers: idle workers.
     """
 
-    def __init__(self, fixed: dict[str, Any], cache: TraceCache, workers: WorkerPool) -> None:
+    def __init__(self, fixed: dict[str, Any], cache: TraceCache, workers: Workers) -> None:
         self._fixed = fixed
         self._cache = cache
         self._workers = workers

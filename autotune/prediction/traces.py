@@ -13,7 +13,7 @@ from autotune.prediction.events import Events, extrapolated
 from autotune.prediction.figures import Figures, figures_of, shifted
 from autotune.prediction.hardware import Hardware
 from autotune.prediction.kept import KeptPredictions
-from autotune.prediction.pool import WorkerPool
+from autotune.prediction.pool import Workers
 from autotune.prediction.segments import NotAlike
 from autotune.prediction.store import Request, TraceStore
 from trials.wire import ModelSpec, Point
@@ -52,7 +52,7 @@ class Traces:
         hardware: Hardware,
         cache: TraceCache,
         gradient_clipping: float,
-        workers: WorkerPool,
+        workers: Workers,
         *,
         torch_adam: bool = False,
         load_whole: bool = False,

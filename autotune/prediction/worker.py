@@ -17,14 +17,16 @@ IN_WORDS = frozenset({"InvalidPoint", "Died"})
 
 
 class TraceWorker:
-    """One tracing process. Not thread-safe: one request at a time.
+    """One tracing process. Not thread-safe but for `kill`: one request at a time.
 
     Args:
         processes: data-parallel processes that traces pretend.
+        niceness: how far it stands back behind other processes.
     """
 
-    def __init__(self, processes: int) -> None:
+    def __init__(self, processes: int, niceness: int = 0) -> None:
         self._processes = processes
+        self._niceness = niceness
         self._child: subprocess.Popen[str] | None = None
         self._log: IO[str] | None = None
 
@@ -75,6 +77,12 @@ class TraceWorker:
         assert child.stdout is not None
         return child.stdout.fileno()
 
+    def kill(self) -> None:
+        """Let a request in another thread fail at once; that thread, or `close`, does the rest."""
+        child = self._child
+        if child is not None:
+            child.kill()
+
     def close(self) -> None:
         """End the process."""
         child, self._child = self._child, None
@@ -110,6 +118,8 @@ class TraceWorker:
                 env=environment,
                 start_new_session=True,
             )
+            if self._niceness > os.getpriority(os.PRIO_PROCESS, 0):
+                os.setpriority(os.PRIO_PROCESS, self._child.pid, self._niceness)
         return self._child
 
     def _died(self) -> WorkerDied:

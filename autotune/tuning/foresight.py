@@ -2,8 +2,8 @@
 
 The space is predicted from shared traces, which is fast and right to about a percent of what is needed;
 whatever comes close to the budget is decided by a trace and a replay of its own before it is launched. In a
-large space only what is likely to be fast is predicted ahead, and the rest when it is about to be launched; a
-point that does not fit then rules out those that need at least as much.
+large space only what is likely to be fast is predicted ahead, and the rest while trials run. What is about to
+be launched and still not predicted is looked at alone; where it does not fit, so do those that need as much.
 """
 
 from __future__ import annotations
@@ -11,68 +11,37 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autotune.errors import AutotuneError, UsageError
-from autotune.planning.outlook import Budgets, Outlook, broken_limit
-from autotune.prediction import PointPredictor, Prediction, PredictionUnavailable
-from autotune.sizes import format_size
-from autotune.tuning.adjusting import adjusted, least_device_bytes
+from autotune.planning.outlook import Outlook, broken_limit
+from autotune.prediction import PointPredictor, Prediction, PredictionFailure, PredictionUnavailable
+from autotune.tuning.adjusting import adjusted
 from autotune.tuning.ahead import groups, probes
+from autotune.tuning.background import Background, workers_beside_trials
 from autotune.tuning.comparison import recorded
-from trials.wire import ModelSpec, Phase, Point
+from autotune.tuning.foreseen import CHANCES, Foreseen, Verdict, verdict_of
+from trials.wire import Phase, Point
 
 if TYPE_CHECKING:
     from autotune.prediction import Predictor
     from autotune.running import OutsideShare
-    from autotune.throughput import Rates, Training
     from autotune.throughput.coefficients import Vector
     from autotune.tuning.corrections import Corrections
 
-# Closer to the budget than this, a point's own trace decides.
-NEAR_SHARE = 0.95
-# After this long of predicting ahead, the rest is predicted one by one, as it comes up.
+# After this long of predicting ahead, the rest is predicted while trials run.
 AHEAD_SECONDS = 20.0
-# Figures taken from a neighbour are right to this share.
-ESTIMATE_SHARE = 0.9
-
+# How long a wait for predictions lasts when that time is up, before it is looked at again.
+SLICE_SECONDS = 0.2
+# So many of the most promising points near the budget get traces of their own in advance.
+LOOKED_AT_AHEAD = 8
 # A peak of the training steps: only what is larger in every respect needs at least as much.
 LAST_PHASE = Phase.LATER_STEP
 
-Verdict = Literal["fits", "near", "device", "host"]
-# What is near is looked at closely before it is launched: what it costs to be wrong is that look.
-CHANCES: dict[Verdict | None, float] = {"fits": 1.0, "near": 0.9, "device": 0.0, "host": 0.0}
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Foreseen:
-    """What is predicted: for which training, on which machine.
-
-    Attributes:
-        model: what is trained.
-        seq_len: tokens per sequence.
-        lora_targets: adapted modules; None for all linear layers except the head.
-        processes: data-parallel processes.
-        budgets: of one process.
-        rates: the machine's, for the speed.
-    """
-
-    model: ModelSpec
-    seq_len: int
-    lora_targets: tuple[str, ...] | None
-    processes: int
-    budgets: Budgets
-    rates: Rates
-
-    def training(self) -> Training:
-        """What is trained, on what, for the speed."""
-        from autotune.throughput import Training
-
-        return Training(self.model, self.seq_len, self.rates, self.processes, self.lora_targets)
 
 
 class Foresight:
@@ -105,13 +74,17 @@ class Foresight:
         self._made: dict[Point, Prediction] = {}
         self._looked_at: dict[Point, None] = {}
         self._undecidable: set[Point] = set()
-        self._waiting: dict[Point, None] = {}
+        # What is not predicted yet, and how promising it is.
+        self._waiting: dict[Point, float] = {}
+        self._background: Background | None = None
+        self._reasons: Counter[str] = Counter()
+        self._stopped: str | None = None
         self._ruled_out: set[Point] = set()
         self._verdicts: dict[Point, Verdict] = {}
         self._known: tuple[object, ...] = ()
 
     def look(self, points: Sequence[Point]) -> None:
-        """Predict the points that were not looked at before.
+        """Predict the points that were not looked at before: some now, the rest while trials run.
 
         Raises:
             PredictionUnavailable: none of them can be predicted.
@@ -119,26 +92,78 @@ class Foresight:
         new = [point for point in points if point not in self._looked_at and point not in self._waiting]
         if not new:
             return
+        self.close()
+        self._reasons.clear()
         began = time.monotonic()
         self._say(f"predicting the memory of {len(new):,} configurations ...")
         worth = self._worth(new)
+        self._waiting.update(worth)
+        workers = self.predictor.workers
+        in_order = groups(new, self._points.is_shared, worth, workers)
+        self._background = Background(self._points, in_order, max(1, workers - 1))
         self._require_any(new, max(new, key=worth.__getitem__))
-        reasons: Counter[str] = Counter()
-        done: list[Point] = []
-        for group in groups(new, self._points.is_shared, worth, self.predictor.workers):
-            for point, found in zip(group, self._points.many(group), strict=True):
-                if done and time.monotonic() - began > AHEAD_SECONDS:
-                    break
-                self.know(point, found if isinstance(found, Prediction) else None)
-                if not isinstance(found, Prediction):
-                    reasons[found.error] += 1
-                done.append(point)
-            if time.monotonic() - began > AHEAD_SECONDS:
+        self._background.limit(workers)
+        self._take_for(AHEAD_SECONDS - (time.monotonic() - began))
+        if len(new) == self._reasons.total():
+            raise PredictionUnavailable(self._reasons.most_common(1)[0][0])
+        self._tell(new, time.monotonic() - began)
+
+    def close(self) -> None:
+        """End what is predicted in the background; those points are predicted as they come up."""
+        if self._background is not None:
+            self._background.close()
+            self._background = None
+
+    def _take_for(self, seconds: float) -> None:
+        """Take what is predicted for so long, at least one group; then go on beside the trials, or end."""
+        assert self._background is not None
+        until = time.monotonic() + seconds
+        waiting = len(self._waiting)
+        while not self._background.is_done:
+            left = until - time.monotonic()
+            if left <= 0 and len(self._waiting) < waiting:
                 break
-        self._waiting.update(dict.fromkeys(point for point in new if point not in self._looked_at))
-        if reasons and len(new) == reasons.total():
-            raise PredictionUnavailable(reasons.most_common(1)[0][0])
-        self._tell(done, len(new), time.monotonic() - began, reasons)
+            self._background.wait(max(left, SLICE_SECONDS))
+            self._take()
+        self._stopped = self._background.error
+        beside = workers_beside_trials()
+        if self._background.is_done or not beside:
+            self._background.finish_group()
+            self._take()
+            self.close()
+        else:
+            self._background.limit(beside)
+
+    def _take(self) -> None:
+        """Take in what has been predicted in the background; the best of what is near is looked at next."""
+        if self._background is None:
+            return
+        near = []
+        for point, found in self._background.take():
+            worth = self._waiting.pop(point, None)
+            if worth is None:
+                self._take_closer_look(point, found)
+            elif isinstance(found, Prediction):
+                self.know(point, found)
+                if self.verdict(point) == "near":
+                    near.append((worth, point))
+            else:
+                self._reasons[found.error] += 1
+                self.know(point, None)
+        if near:
+            near.sort(key=lambda one: -one[0])
+            self._background.want([point for _, point in near[:LOOKED_AT_AHEAD]])
+
+    def _take_closer_look(self, point: Point, found: Prediction | PredictionFailure) -> None:
+        """Take what was made of a point that something is known of already: its own trace decides."""
+        made = self._made.get(point)
+        if made is None or made.exact:
+            return
+        if isinstance(found, PredictionFailure):
+            self._undecidable.add(point)
+        elif found.exact:
+            self._made[point] = found
+        self._verdicts.pop(point, None)
 
     def _worth(self, points: Sequence[Point]) -> dict[Point, float]:
         """How promising each point is before anything is known of it: its speed, where it has room."""
@@ -151,16 +176,20 @@ class Foresight:
             raise PredictionUnavailable(error.message, error.hint) from error
         return {point: speed * chance for point, speed, chance in zip(points, speeds, chances, strict=True)}
 
-    def _tell(self, done: Sequence[Point], total: int, seconds: float, reasons: Counter[str]) -> None:
+    def _tell(self, points: Sequence[Point], seconds: float) -> None:
+        done = [point for point in points if point in self._looked_at]
         out = sum(self.verdict(point) in ("device", "host") for point in done)
         text = f"predicted in {seconds:.0f} s: {out:,} of {len(done):,} do not fit and will not be launched"
-        if len(done) < total:
-            text += f"; the other {total - len(done):,} are predicted as they come up"
+        if len(done) < len(points):
+            when = "as they come up" if self._background is None else "while trials run"
+            text += f"; the other {len(points) - len(done):,} are predicted {when}"
         self._say(text)
-        if reasons:
-            reason, _ = reasons.most_common(1)[0]
+        if self._stopped:
+            self._say(f"predicting ahead has stopped: {self._stopped}")
+        if self._reasons:
+            reason, _ = self._reasons.most_common(1)[0]
             self._say(
-                f"{reasons.total():,} configurations cannot be predicted and are tried like any other: "
+                f"{self._reasons.total():,} configurations cannot be predicted and are tried like any other: "
                 f"{reason}"
             )
 
@@ -211,6 +240,7 @@ class Foresight:
         """The chance that each point is launched and fits: by its verdict, else by what its sizes say."""
         from autotune.throughput.room import chance_of_room, rough_needs
 
+        self._take()
         verdicts = [self.verdict(point) for point in points]
         known = np.array([CHANCES.get(verdict, np.nan) for verdict in verdicts])
         unknown = np.flatnonzero(np.isnan(known))
@@ -221,6 +251,7 @@ class Foresight:
 
     def decide(self, point: Point) -> bool:
         """Whether a point is to be launched: one near a limit, or not predicted yet, is looked at first."""
+        self._take()
         if point in self._waiting:
             self._look_alone(point)
         elif self.verdict(point) == "near":
@@ -297,18 +328,7 @@ class Foresight:
         return count
 
     def _verdict(self, outlook: Outlook) -> Verdict:
-        budget, prediction = self.about.budgets.device_bytes, outlook.prediction
-        if outlook.limit == "host" or budget is None:
-            return outlook.limit or "fits"
-        decided = prediction.exact or outlook.point in self._undecidable
-        if outlook.limit == "device":
-            # What is allocated is exact in shared traces too; how much more is needed is their estimate.
-            least = least_device_bytes(prediction) * (ESTIMATE_SHARE if prediction.estimated else 1.0)
-            return "device" if prediction.exact or least > budget else "near"
-        near = ESTIMATE_SHARE if prediction.estimated else NEAR_SHARE
-        if not decided and prediction.required_device_bytes > near * budget:
-            return "near"
-        return "fits"
+        return verdict_of(outlook, self.about.budgets, is_decided=outlook.point in self._undecidable)
 
     def _require_any(self, points: Sequence[Point], promising: Point) -> None:
         """Raises where a few different points all fail: a broken worker would fail thousands, one by one.
@@ -324,9 +344,3 @@ class Foresight:
         failures = [found for found in made if not isinstance(found, Prediction)]
         if len(failures) == len(made):
             raise PredictionUnavailable(failures[0].error)
-
-
-def foreseen_words(outlook: Outlook, budgets: Budgets) -> str:
-    """`22.1 of 24.0 GiB`: what a point is predicted to need."""
-    needed = format_size(outlook.prediction.required_device_bytes)
-    return needed if budgets.device_bytes is None else f"{needed} of {format_size(budgets.device_bytes)}"

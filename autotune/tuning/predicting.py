@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from autotune.tuning.task import Task
 
 MACHINE_FILE = "machine.json"
+# Tracing goes on while trials are timed; the scheduler lets those go first.
+STANDS_BACK = 10
 
 
 @contextmanager
@@ -30,7 +32,7 @@ def tracing_processes(task: Task) -> Iterator[WorkerPool | None]:
     from autotune.prediction.pool import WorkerPool
     from autotune.prediction.predictor import worker_count
 
-    pool = WorkerPool(task.request.gpus, worker_count())
+    pool = WorkerPool(task.request.gpus, worker_count(), niceness=STANDS_BACK)
     pool.start()
     try:
         yield pool
@@ -59,7 +61,8 @@ def foresight_of(
     from autotune.prediction.checked import version_warning
     from autotune.running.kept_json import KeptJson
     from autotune.tuning.corrections import Corrections
-    from autotune.tuning.foresight import Foreseen, Foresight
+    from autotune.tuning.foreseen import Foreseen
+    from autotune.tuning.foresight import Foresight
 
     warning = version_warning(task.machine.versions)
     if warning:
@@ -79,7 +82,11 @@ def foresight_of(
     )
     gpu = capability_of(task.machine)
     with Predictor(gpu=gpu, torch_adam=ready.torch_adam, pool=pool) as predictor:
-        yield Foresight(about, predictor, ready.outside, corrections, observer.say)
+        foresight = Foresight(about, predictor, ready.outside, corrections, observer.say)
+        try:
+            yield foresight
+        finally:
+            foresight.close()
 
 
 def capability_of(machine: Machine) -> str:

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 DISREGARDED_NOTE = "disregarded"
 SKIPPED_NOTE = "skipped"
-CONFIRM_SECONDS = 20.0
-CONFIRM_STEPS = 5
+CONFIRMATION: dict[str, Any] = {"min_timed_steps": 5, "measure_seconds": 20.0}
+# A GPU's steps of a fifth of a second follow a busy host up and down: a few that agree say little.
+GPU_TRIAL: dict[str, Any] = {"min_measure_seconds": 1.0}
+GPU_CONFIRMATION: dict[str, Any] = {**CONFIRMATION, "max_timed_steps": 100, "min_measure_seconds": 5.0}
 # A machine that is always disturbed is not measured twice for every point.
 MOST_REPEATS_IN_VAIN = 2
 
@@ -128,6 +130,7 @@ class Session:
                 f"memory cannot be predicted here ({reason}): it is measured, and what needs more than a "
                 "configuration that did not fit is left out"
             )
+            self.foresight.close()
             self.foresight = None
             if self.study.note(SKIPPED_NOTE):
                 with self.interrupts.held():
@@ -149,7 +152,7 @@ class Session:
         """Whether a point is to be launched; one near the budget is looked at closely first."""
         if self.foresight is None or self.foresight.decide(point):
             return True
-        self.observer.detail("a configuration near the budget does not fit, by a prediction of its own")
+        self.observer.detail("a configuration does not fit, as a closer look at it shows")
         self.keep_skipped()
         return False
 
@@ -274,9 +277,10 @@ class Session:
             limited: whether the budgets are enforced.
         """
         task = self.task
-        longer: dict[str, Any] = (
-            {"min_timed_steps": CONFIRM_STEPS, "measure_seconds": CONFIRM_SECONDS} if confirm else {}
-        )
+        if task.device == "cuda":
+            longer = GPU_CONFIRMATION if confirm else GPU_TRIAL
+        else:
+            longer = CONFIRMATION if confirm else {}
         self.folders.logs.mkdir(parents=True, exist_ok=True)
         return TrialSpec(
             trial_id=trial_id,

@@ -8,12 +8,15 @@ them, or another generation of GPU, it has to be looked at again. The models are
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import AutotuneError, EnvironmentProblem
+from autotune.errors import EnvironmentProblem
+from autotune.prediction import PredictionFailure
 from autotune.tuning.adjusting import adjusted
 from autotune.tuning.comparison import Compared, compared, recorded
 from autotune.tuning.predicting import capability_of
@@ -150,18 +153,23 @@ def all_hold(rows: Iterable[Validated]) -> bool:
     return all(row.holds for row in rows)
 
 
-def run_validation(data_folder: Path, say: Callable[[str], None]) -> tuple[Machine, tuple[Validated, ...]]:
+def run_validation(
+    data_folder: Path, say: Callable[[str], None], done: Callable[[Validated], None]
+) -> Machine:
     """Predict and run the configurations on this machine's GPU; the share outside the allocator is kept.
 
     Args:
         data_folder: existing folder of the machine's figures.
         say: told what is being done.
+        done: told of each configuration when it has been run.
 
     Raises:
         EnvironmentProblem: there is no GPU, or trials cannot run on this machine.
         KeyboardInterrupt: the user stopped it.
     """
     from autotune.prediction import Predictor
+    from autotune.prediction.pool import WorkerPool
+    from autotune.prediction.predictor import worker_count
     from autotune.running import OutsideShare, TrialRunner, inspect_machine, needed_ops
 
     try:
@@ -174,11 +182,15 @@ def run_validation(data_folder: Path, say: Callable[[str], None]) -> tuple[Machi
     if machine.problems:
         raise EnvironmentProblem(machine.problems[0], "'autotune doctor' says all that is missing")
     outside = OutsideShare(machine, data_folder)
+    pool = WorkerPool(1, worker_count())
     with (
+        closing(pool),
         tempfile.TemporaryDirectory(prefix="autotune-validate-") as scratch,
         TrialRunner("cuda", model_type=None, log_dir=Path(scratch)) as runner,
     ):
         folder = Path(scratch)
+        # They load while the trial process does.
+        pool.start()
         wanted = configurations(machine.capabilities)
         points = [one.point for one in wanted]
         say("starting the trial process (loads torch and transformers once)")
@@ -188,27 +200,38 @@ def run_validation(data_folder: Path, say: Callable[[str], None]) -> tuple[Machi
             say("without DeepSpeed's operators for the CPU, offload is left out")
         outside.measure(runner, [one.point for one in wanted], folder, say)
         torch_adam = machine.torch_adam or "fused_adam" in failed
-        with Predictor(gpu=capability_of(machine), torch_adam=torch_adam) as predictor:
-            rows = []
-            for number, one in enumerate(wanted, start=1):
-                say(f"run {number} of {len(wanted)}")
-                rows.append(_validate(one, number, predictor, runner, outside, torch_adam, folder))
-    return machine, tuple(rows)
+        with Predictor(gpu=capability_of(machine), torch_adam=torch_adam, pool=pool) as predictor:
+            say(f"predicting {len(wanted)} configurations")
+            predictions = _predictions(wanted, predictor)
+        for number, (one, made) in enumerate(zip(wanted, predictions, strict=True), start=1):
+            say(f"run {number} of {len(wanted)}")
+            done(_validate(one, number, made, runner, outside, torch_adam, folder))
+    return machine
+
+
+def _predictions(
+    wanted: Sequence[Configuration], predictor: Predictor
+) -> list[Prediction | PredictionFailure]:
+    """Each from its own trace, those of one model after the other at once."""
+    found: list[Prediction | PredictionFailure] = []
+    for _, group in groupby(wanted, key=lambda one: one.name):
+        alike = list(group)
+        points = [one.point for one in alike]
+        found += predictor.predict_many(alike[0].model, alike[0].seq_len, points, exact=True)
+    return found
 
 
 def _validate(
     one: Configuration,
     number: int,
-    predictor: Predictor,
+    made: Prediction | PredictionFailure,
     runner: TrialRunner,
     outside: OutsideShare,
     torch_adam: bool,
     folder: Path,
 ) -> Validated:
-    try:
-        made = predictor.predict(one.model, one.seq_len, one.point)
-    except AutotuneError as error:
-        return validated(one, error.message, None)
+    if isinstance(made, PredictionFailure):
+        return validated(one, made.error, None)
     prediction = adjusted(made, outside.bytes_for(one.point), {})
     work = folder / f"run-{number}"
     work.mkdir()

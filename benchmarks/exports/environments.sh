@@ -47,7 +47,8 @@ if [ ! -e "$folder/.axolotl" ]; then
     add axolotl transformers==5.16.1 peft==0.20.0 accelerate==1.13.0 datasets==4.8.4 trl==1.9.0 \
         huggingface_hub==1.17.0 tokenizers==0.23.1 pydantic==2.12.5 bitsandbytes==0.50.2 addict fire requests einops \
         colorama typer==0.25.1 python-dotenv scipy sentencepiece art fastcore schedulefree==1.4.1 zstandard \
-        axolotl-contribs-lgpl axolotl-contribs-mit posthog evaluate==0.4.1 'numba<1.0' optimum==1.16.2 pillow wandb
+        axolotl-contribs-lgpl axolotl-contribs-mit posthog evaluate==0.4.1 'numba<1.0' optimum==1.16.2 pillow wandb \
+        triton==3.9.0
     add axolotl --no-deps axolotl==0.19.0
     touch "$folder/.axolotl"
 fi

@@ -29,6 +29,7 @@ from autotune.samplers.grid import golden_walk
 from autotune.sizes import parse_size
 from autotune.space import Capabilities, Setting, enumerate_points, load_space, space_for_method
 from autotune.space.fields import point_order
+from autotune.study.storage_url import default_folder
 from autotune.throughput import H200_RATES
 from trials.wire import ModelSpec, Outcome, Point, TrialResult, TrialSpec
 
@@ -168,8 +169,11 @@ def _measure(chosen: argparse.Namespace, wanted: Sequence[Wanted]) -> None:
         with TrialRunner(chosen.device, model_type=model.config["model_type"], log_dir=folder) as runner:
             points = [one.point for one in wanted]
             runner.prepare(needed_ops(points, machine), print)
-            rates = machine_rates(machine, folder, runner, print)
-            outside = OutsideShare(machine, folder)
+            # What `autotune run` keeps of a machine is not measured again.
+            data_folder = default_folder()
+            data_folder.mkdir(parents=True, exist_ok=True)
+            rates = machine_rates(machine, data_folder, runner, print)
+            outside = OutsideShare(machine, data_folder)
             outside.measure(runner, points, folder, print)
             done = _begin(chosen, machine, model, dict(rates))
             left = [one for one in wanted if one.point not in done]
@@ -237,6 +241,7 @@ def _spec(
         outside_allocator_bytes=outside.bytes_for(point),
         host_budget_bytes=chosen.host_budget or machine.free_host_bytes,
         torch_adam=machine.torch_adam,
+        min_measure_seconds=MEASURE_SECONDS / 2,
         measure_seconds=MEASURE_SECONDS,
         log_path=str(folder / f"trial-{number}.log"),
         work_dir=str(work),

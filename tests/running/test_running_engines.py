@@ -200,6 +200,14 @@ def test_timing_ends_when_its_time_is_up(trials: Trials) -> None:
     assert sum(result.step_seconds[:-1]) <= 1.0
 
 
+def test_steps_that_agree_are_enough_only_after_the_least_time(trials: Trials) -> None:
+    generous: dict[str, Any] = {"max_timed_steps": 10_000, "measure_seconds": 60.0, "target_spread": 10.0}
+    assert len(trials.run(**generous).step_seconds) == 2
+    timed = trials.run(**generous, min_measure_seconds=0.6).step_seconds
+    assert sum(timed) >= 0.5
+    assert sum(timed[:-1]) < 0.6
+
+
 def test_the_first_step_may_be_a_timed_one(trials: Trials) -> None:
     result = trials.run(warmup_steps=0)
     assert result.outcome is Outcome.OK

@@ -15,7 +15,8 @@ from autotune.running.kept_json import KeptJson
 from autotune.space import Capabilities
 from autotune.throughput import Rates
 from autotune.tuning.corrections import Corrections
-from autotune.tuning.foresight import Foreseen, Foresight
+from autotune.tuning.foreseen import Foreseen
+from autotune.tuning.foresight import Foresight
 from trials.wire import ModelSpec, Outcome, Phase, Point, TrialResult
 
 MIB, GIB = 2**20, 2**30

@@ -37,20 +37,25 @@ def doctor(validate: bool, quiet: bool, as_json: bool) -> int:
 def _validate(*, quiet: bool, as_json: bool) -> int:
     """Run the comparison, say what came of it."""
     from autotune.cli.unchecked import warn_of_versions
+    from autotune.display.validations import validation_text
     from autotune.study.storage_url import default_folder
     from autotune.tuning.folders import check_writable
-    from autotune.tuning.validation import MOST_OFF, all_hold, run_validation, validation_json
+    from autotune.tuning.validation import MOST_OFF, Validated, all_hold, run_validation, validation_json
 
     folder = default_folder()
     check_writable(folder, "this machine's figures")
-    with Telling(quiet=quiet) as telling:
-        warn_of_versions(telling.say)
-        machine, rows = run_validation(folder, telling.say)
+    rows: list[Validated] = []
+    try:
+        with Telling(quiet=quiet) as telling:
+            warn_of_versions(telling.say)
+            machine = run_validation(folder, telling.say, rows.append)
+    except KeyboardInterrupt:
+        if rows and not as_json:
+            print_text(validation_text(rows, MOST_OFF))
+        raise
     if as_json:
         print_json(validation_json(machine.gpu_name, machine.versions, rows))
     else:
-        from autotune.display.validations import validation_text
-
         print_text(validation_text(rows, MOST_OFF))
     return 0 if all_hold(rows) else int(ExitCode.USAGE)
 
