@@ -73,19 +73,31 @@ class Composition:
         """The lowest rank asked for of a point's kind; its own where it is the first."""
         return min(self._ranks.get(_kind(point), ()), default=point.lora_rank)
 
-    def prepare(self, points: Iterable[Point]) -> None:
-        """Make every trace that these points need, on all workers at once."""
+    def expect(self, points: Iterable[Point]) -> list[Point]:
+        """Say which points are asked for; those of them that may be put together."""
         points = [point for point in points if self.covers(point)]
         for point in points:
             kind = _kind(point)
             self._ranks.setdefault(kind, set()).add(point.lora_rank)
             self._batches.setdefault(kind, set()).add(point.micro_batch_size)
             self._models.pop(kind, None)
+        return points
+
+    def prepare(self, points: Iterable[Point], beside: Sequence[Request] = ()) -> None:
+        """Make every trace that these points need, on all workers at once.
+
+        Args:
+            points: of which figures are wanted.
+            beside: other traces that are wanted, made while there is work for fewer than all workers.
+        """
+        points = self.expect(points)
         self._store.make([request for kind in self._ranks for request in self._model_requests(kind)])
-        wanted = [one for point in points if self._model(_kind(point)) for one in _engine_points(point)]
-        self._store.make([self._engine_request(one) for point in wanted for one in self._traced_at(point)])
+        many = [one for point in points if self._model(_kind(point)) for one in _engine_points(point)]
+        wanted = list(dict.fromkeys(many))
+        traced = dict.fromkeys(one for point in wanted for one in self._traced_at(point))
+        self._store.make([*(self._engine_request(one) for one in traced), *beside])
         # Where ranks turn out not to be affine, each has a trace of its own.
-        self._store.make([self._engine_request(one) for one in dict.fromkeys(wanted) if self._is_alone(one)])
+        self._store.make([self._engine_request(one) for one in wanted if self._is_alone(one)])
 
     def figures(self, point: Point) -> tuple[Figures, Events]:
         """The peaks of a point, and its engine's part.

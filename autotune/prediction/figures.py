@@ -103,7 +103,8 @@ def shifted(figures: Figures, neighbour: Figures, changed: Figures) -> Figures:
     }
     steps = [peak for name, peak in phases.items() if name in (Phase.FIRST_STEP, Phase.LATER_STEP)]
     peak = max(steps, default=figures.peak)
-    names = {*figures.breakdown, *changed.breakdown} - {ROUNDING}
+    # In an order of their own, so that equally large ones always come in the same one.
+    names = sorted({*figures.breakdown, *changed.breakdown} - {ROUNDING})
     pieces = {
         name: figures.breakdown.get(name, 0)
         + changed.breakdown.get(name, 0)

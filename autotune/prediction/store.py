@@ -23,6 +23,8 @@ KEPT_IN_MEMORY = 256
 # Engine settings that one process traces after loading the model once, at most and at least.
 LARGEST_FAMILY = 12
 SMALLEST_FAMILY = 4
+# A whole model's trace takes as long as those of so many engines.
+WHOLE_ENGINES = 8
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class TraceStore:
         if not wanted:
             return
         # What takes longest is begun first.
-        jobs = sorted(self._jobs(wanted), key=len, reverse=True)
+        jobs = sorted(self._jobs(wanted), key=_engines, reverse=True)
         with ThreadPoolExecutor(self._workers.count) as pool:
             list(pool.map(self._trace, jobs))
 
@@ -142,3 +144,8 @@ class TraceStore:
                 with suppress(KeyError):
                     del self._memory[path]
                 self._failures[path] = reason
+
+
+def _engines(job: Sequence[Request]) -> int:
+    """How long a job takes, in engines."""
+    return WHOLE_ENGINES if job[0].extra.keys().isdisjoint(("arrivals", "runs")) else len(job)

@@ -145,12 +145,13 @@ class Traces:
         covers = self._composition.covers
         fetched = [point for point in points if not covers(point) and covers(resident(point))]
         kept = [resident(point) for point in fetched]
-        self._composition.prepare([*points, *kept])
+        self._composition.expect([*points, *kept])
         neighbours = {self._neighbour(point) for point in fetched}
-        self._composition.prepare([resident(point) for point in neighbours])
+        beside = [_own(point) for point in neighbours]
+        self._composition.prepare([*points, *kept, *map(resident, neighbours)], beside)
         alone = [_coarse(point) for point in points if not (covers(point) or covers(resident(point)))]
         needed = {need for point in alone for need in _needed(point, self._seq_len)}
-        self.make(neighbours | needed)
+        self.make(needed)
 
     def is_shared(self, point: Point) -> bool:
         """Whether `quick` puts the point together from traces that serve many."""

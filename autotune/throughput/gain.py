@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from autotune.throughput.belief import Belief, Rows
 from autotune.throughput.coefficients import Vector
@@ -52,8 +52,8 @@ def expected_gain(belief: Belief, rows: Rows, best: int) -> Vector:
     variance = belief.deviation[rows] ** 2 + belief.deviation[best] ** 2 - 2 * common
     deviation = np.sqrt(np.maximum(variance, 1e-10))
     # The mean of a log-normal variable above 1, less 1 times the chance of that (as for a call option).
-    gain = np.exp(ahead + variance / 2) * norm.cdf(ahead / deviation + deviation)
-    expected: Vector = np.maximum(gain - norm.cdf(ahead / deviation), 0.0)
+    gain = np.exp(ahead + variance / 2) * ndtr(ahead / deviation + deviation)
+    expected: Vector = np.maximum(gain - ndtr(ahead / deviation), 0.0)
     return expected
 
 

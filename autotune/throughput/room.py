@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import log_ndtr, ndtr
 
 from autotune.throughput.coefficients import Vector
 from autotune.throughput.shape import ModelShape
@@ -60,9 +60,9 @@ def chance_of_room(
     weight = np.zeros(_LIMITS) if limit_bytes is None else -0.5 * ((limits - centre) / (2 * doubt)) ** 2
     for one in tried:
         above = (limits - np.log(one.need)) / doubt
-        weight = weight + norm.logcdf(above if one.fitted else -above)
+        weight = weight + log_ndtr(above if one.fitted else -above)
     weight = np.exp(weight - weight.max())
-    fits = norm.cdf((limits[:, None] - np.log(needs)) / doubt)
+    fits = ndtr((limits[:, None] - np.log(needs)) / doubt)
     chance: Vector = (weight[:, None] * fits).sum(axis=0) / weight.sum()
     return chance
 

@@ -86,3 +86,11 @@ def test_side_by_side() -> None:
         if one.dim() == 4 and one.shape[:-1] == other.shape[:-1]:
             taken += agrees(aten.cat.default, [one, other], -1)
     assert taken > 4
+
+
+def test_of_an_empty_tensor_like_another() -> None:
+    taken = sum(agrees(aten.empty_like.default, one) for one in ALL)
+    assert taken > 5
+    given = HANDLERS[aten.empty_like.default](None, None, (ALL[0],), {"dtype": torch.int64})
+    assert given.dtype == torch.int64
+    assert given.stride() == ALL[0].stride()

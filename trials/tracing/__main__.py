@@ -89,6 +89,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
             load_whole=request["load_whole"],
             script=script,
             held=held,
+            runs_inside="arrivals" not in request,
             turn=forks.turn_to_engine if forks.paths else None,
         )
     except Exception as error:

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
 
+from trials.tracing.host_memory import host_tensor
 from trials.tracing.labels import BUCKETS
-from trials.tracing.recorder import PINNED_STREAM, Recorder, host_tensor
+from trials.tracing.recorder import PINNED_STREAM, Recorder
 
 
 class MetaStream:
@@ -288,7 +289,8 @@ def _own_parameters(module: Any, recurse: bool = False) -> list[Any]:
     if recurse:
         own = list(module.parameters())
     else:
-        own = [parameter for parameter in module._parameters.values() if parameter is not None]
+        given = module.__dict__["_parameters"]
+        own = [parameter for parameter in given.values() if parameter is not None] if given else []
     external = module.__dict__.get("_external_params")
     return [*own, *external.values()] if external else own
 

@@ -18,6 +18,7 @@ import torch
 from trials.tracing import kernels, liger, quantized, shortcuts
 from trials.tracing.accelerator import install
 from trials.tracing.attention import GpuKernels, attention_for
+from trials.tracing.quicker import quicker
 from trials.tracing.recorder import Recorder, RecordingMode
 from trials.tracing.replacing import replaced
 
@@ -36,8 +37,10 @@ def start_process(processes: int) -> None:
     """Make this process one of `processes` that only pretend to talk; once, before DeepSpeed."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    # Not installed, as far as this process goes: transformers' generation would load it, and scipy with it.
-    sys.modules.setdefault("sklearn", None)  # type: ignore[arg-type]
+    # Not installed, as far as this process goes: transformers' generation would load the one, its losses for
+    # object detection the other.
+    for name in ("sklearn", "scipy"):
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
     os.environ.update(
         DS_ACCELERATOR="cuda",
         RANK="0",
@@ -105,6 +108,7 @@ def recording(
     try:
         with ExitStack() as stack:
             stack.enter_context(_replaced(recorder, capability))
+            stack.enter_context(replaced(quicker(recorder)))
             stack.enter_context(quantized.performed(recorder))
             stack.enter_context(liger.performed(capability, multiprocessors, used=liger_kernel))
             stack.enter_context(RecordingMode(recorder, handlers))

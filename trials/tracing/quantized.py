@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from trials.tracing.recorder import MANAGED_STREAM, Handler, Recorder, host_tensor
+from trials.tracing.host_memory import host_tensor
+from trials.tracing.recorder import MANAGED_STREAM, Handler, Recorder
 from trials.tracing.replacing import replaced
 
 

@@ -1,13 +1,11 @@
 """Records every allocation that code running on `meta` tensors would make on a GPU, in order.
 
-A `meta` tensor stands for device memory and a real CPU tensor for host memory; large CPU tensors are given
-address space that is never touched, so that a 7B optimizer state costs nothing. Storages, not tensors, are
+A `meta` tensor stands for device memory and a real CPU tensor for host memory. Storages, not tensors, are
 followed: views share one, and the storage's finaliser is the free.
 """
 
 from __future__ import annotations
 
-import mmap
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,12 +14,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-aten = torch.ops.aten
+from trials.tracing.host_memory import LARGE_HOST_ELEMENTS, host_tensor
 
-# Linux's value; Python's mmap module does not name it.
-MAP_NORESERVE = 0x4000
-# CPU tensors above this many elements are never computed, only accounted for.
-LARGE_HOST_ELEMENTS = 1 << 14
+aten = torch.ops.aten
 
 HOST_STREAM = -1
 PINNED_STREAM = -2
@@ -169,6 +164,14 @@ class Recorder:
             return
         self._follow(storage, key, self.allocate(nbytes, stream=stream), nbytes)
 
+    def see(self, tensor: torch.Tensor) -> None:
+        """Log what an operation gave: whatever is on the device, and what is large on the host."""
+        if tensor.is_meta:
+            if tensor.untyped_storage()._cdata not in self._live:
+                self.track(tensor)
+        elif tensor.numel() > LARGE_HOST_ELEMENTS:
+            self.track(tensor, stream=HOST_STREAM)
+
     def place(self, tensor: torch.Tensor, stream: int) -> None:
         """Say that a host tensor is pinned, or managed, memory."""
         self.track(tensor, stream=stream)
@@ -213,18 +216,6 @@ class Recorder:
         return tensor.untyped_storage()._cdata in self._live
 
 
-def host_tensor(shape: Any, dtype: torch.dtype) -> torch.Tensor:
-    """A CPU tensor whose memory is address space only, until it is written."""
-    count = 1
-    for extent in shape:
-        count *= extent
-    nbytes = count * dtype.itemsize
-    if count <= LARGE_HOST_ELEMENTS:
-        return torch.zeros(shape, dtype=dtype)
-    area = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
-    return torch.frombuffer(area, dtype=dtype, count=count).view(shape)
-
-
 def _tensors(args: Any) -> Iterator[torch.Tensor]:
     for arg in args:
         if isinstance(arg, torch.Tensor):
@@ -233,6 +224,23 @@ def _tensors(args: Any) -> Iterator[torch.Tensor]:
             for item in arg:
                 if isinstance(item, torch.Tensor):
                     yield item
+
+
+def _all_on_meta(args: Any) -> bool:
+    """Whether there are tensors among the arguments, all on the device."""
+    found = False
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            if not arg.is_meta:
+                return False
+            found = True
+        elif isinstance(arg, list | tuple):
+            for item in arg:
+                if isinstance(item, torch.Tensor):
+                    if not item.is_meta:
+                        return False
+                    found = True
+    return found
 
 
 Handler = Callable[[Recorder, Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -273,29 +281,24 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
         if handler is not None:
             out = handler(recorder, func, args, kwargs)
         if out is NotImplemented:
-            out = self._run(func, args, kwargs)
+            plain = not kwargs and _all_on_meta(args)
+            out = func(*args) if plain else self._run(func, args, kwargs)
         if recorder.paused:
             return out
         if isinstance(out, torch.Tensor):
-            self._log(out)
+            recorder.see(out)
         elif isinstance(out, list | tuple):
             for item in out:
                 if isinstance(item, torch.Tensor):
-                    self._log(item)
+                    recorder.see(item)
         return out
-
-    def _log(self, tensor: torch.Tensor) -> None:
-        if tensor.device.type == "meta":
-            self.recorder.track(tensor)
-        elif tensor.numel() > LARGE_HOST_ELEMENTS:
-            self.recorder.track(tensor, stream=HOST_STREAM)
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         device = kwargs.get("device")
         on_meta = on_host = False
         large = 0
         for tensor in _tensors(args):
-            if tensor.device.type == "meta":
+            if tensor.is_meta:
                 on_meta = True
             else:
                 on_host = True

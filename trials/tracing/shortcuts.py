@@ -49,6 +49,7 @@ def make_handlers() -> dict[Any, Handler]:
         **dict.fromkeys((aten.amax.default, aten.amin.default), _over_all),
         aten.linalg_vector_norm.default: _norm,
         aten.cat.default: _cat,
+        aten.empty_like.default: _like,
     }
     return table
 
@@ -72,12 +73,20 @@ def _elementwise(recorder: Recorder | None, func: Any, args: Any, kwargs: Any) -
         larger = others[0]
         if not (_plain(larger) and _plain(first) and _joins(larger, first)):
             return NotImplemented
-        return torch.empty_like(larger)
+        return larger.new_empty(larger.shape)
     if not all(_joins(first, other) for other in others):
         return NotImplemented
     if first.is_contiguous() and all(other.is_contiguous() for other in others):
-        return torch.empty_like(first)
+        return first.new_empty(first.shape)
     return torch.empty_like(first) if _ordered(first) else NotImplemented
+
+
+def _like(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """An empty tensor like a contiguous one, on the device too, in any precision."""
+    values = args[0]
+    if not _plain(values) or len(args) > 1 or not kwargs.keys() <= {"dtype"}:
+        return NotImplemented
+    return values.new_empty(values.shape, **kwargs)
 
 
 def _truth(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
@@ -87,14 +96,14 @@ def _truth(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     for other in args[1:]:
         if isinstance(other, torch.Tensor) and not (_plain(other) and other.shape == first.shape):
             return NotImplemented
-    return torch.empty_like(first, dtype=torch.bool)
+    return first.new_empty(first.shape, dtype=torch.bool)
 
 
 def _in_place(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-    if args[0].device.type != "meta":
+    if not args[0].is_meta:
         return NotImplemented
     for other in args[1:]:
-        if isinstance(other, torch.Tensor) and other.device.type != "meta":
+        if isinstance(other, torch.Tensor) and not other.is_meta:
             return NotImplemented
     return args[0]
 
@@ -138,7 +147,7 @@ def _cat(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _on_meta(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and bool(value.device.type == "meta")
+    return isinstance(value, torch.Tensor) and value.is_meta
 
 
 def _plain(tensor: Any) -> bool:
@@ -157,7 +166,7 @@ def _ordered(tensor: torch.Tensor) -> bool:
 
 def _joins(first: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether the result of both has the first one's shape and precision."""
-    if other.dtype != first.dtype or other.device.type != "meta" or other.dim() > first.dim():
+    if other.dtype != first.dtype or not other.is_meta or other.dim() > first.dim():
         return False
     return all(
         extent in (1, whole)

@@ -18,7 +18,9 @@ from trials.engine import start_engine
 from trials.measuring import Stepper
 from trials.tracing import labels, quantized
 from trials.tracing.environment import recording
+from trials.tracing.quicker import unhooked
 from trials.tracing.recorder import Recorder
+from trials.tracing.replacing import replaced
 from trials.trial import Trial
 from trials.wire import ModelSpec, Phase, Point, TrialSpec
 
@@ -151,6 +153,7 @@ def trace(
     script: Script | None = None,
     turn: Turn | None = None,
     held: list[Any] | None = None,
+    runs_inside: bool = True,
 ) -> Trace:
     """Trace one trial; `environment.start_process` must have been called.
 
@@ -169,6 +172,7 @@ def trace(
         script: what is done with the started engine; None: the steps of the point, evaluation and saving.
         held: takes what was built, where the process ends with the trace: to take it apart would cost time.
         turn: says, once the model is loaded, which engine settings it is trained with; None: the point's.
+        runs_inside: whether the script runs the modules inside the model, and not only its outermost one.
 
     Raises:
         Exception: whatever the model or a library raises; it cannot be predicted then.
@@ -189,7 +193,16 @@ def trace(
     facts: dict[str, Any] = {}
     try:
         _perform(
-            recorder, spec, capability, multiprocessors, facts, load_whole, script or _full_steps, turn, held
+            recorder,
+            spec,
+            capability,
+            multiprocessors,
+            facts,
+            load_whole,
+            script or _full_steps,
+            turn,
+            held,
+            runs_inside,
         )
     finally:
         if held is None:
@@ -222,12 +235,15 @@ def _perform(
     script: Script,
     turn: Turn | None,
     held: list[Any] | None,
+    runs_inside: bool,
 ) -> None:
     point = spec.point
     device = torch.device("meta")
     trial = Trial(spec, 0, lambda _: None, 0.0)
     with ExitStack() as stack:
         stack.enter_context(recording(recorder, capability, multiprocessors, liger_kernel=point.liger_kernel))
+        if not runs_inside:
+            stack.enter_context(replaced(unhooked()))
         if load_whole:
             stack.enter_context(quantized.loaded_whole())
         recorder.mark(f"phase {Phase.LOAD}")
