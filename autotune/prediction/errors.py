@@ -11,3 +11,7 @@ class PredictionUnavailable(AutotuneError):
 
 class WorkerDied(AutotuneError):
     """The tracing process ended without an answer."""
+
+
+class Refused(PredictionUnavailable):
+    """The trial's own code refuses to build the model so: every engine setting of it fails alike."""

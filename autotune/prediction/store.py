@@ -14,7 +14,7 @@ from typing import Any
 
 from autotune.errors import AutotuneError
 from autotune.prediction.cache import TraceCache
-from autotune.prediction.errors import PredictionUnavailable
+from autotune.prediction.errors import PredictionUnavailable, Refused
 from autotune.prediction.events import Events
 from autotune.prediction.pool import Workers
 from trials.wire import Point
@@ -55,6 +55,7 @@ class TraceStore:
         self._workers = workers
         self._memory: OrderedDict[Path, Events] = OrderedDict()
         self._failures: dict[Path, AutotuneError] = {}
+        self._refused: dict[tuple[object, ...], AutotuneError] = {}
         # `make` asks from several threads.
         self._lock = Lock()
 
@@ -134,9 +135,15 @@ class TraceStore:
             # What any of them needs is loaded before they part.
             message["point"]["zero_stage"] = max(request.point.zero_stage for request in requests)
         reason: AutotuneError = PredictionUnavailable("cannot be traced: the engine's part failed")
+        refused = self._refused.get(_model_key(first))
+        if refused is not None:
+            self._failures.update(dict.fromkeys(paths, refused))
+            return
         with self._workers.one() as worker:
             try:
                 worker.ask(message)
+            except Refused as error:
+                reason = self._refused[_model_key(first)] = error
             except AutotuneError as error:
                 reason = error
         for path in paths:
@@ -149,3 +156,10 @@ class TraceStore:
 def _engines(job: Sequence[Request]) -> int:
     """How long a job takes, in engines."""
     return WHOLE_ENGINES if job[0].extra.keys().isdisjoint(("arrivals", "runs")) else len(job)
+
+
+def _model_key(request: Request) -> tuple[object, ...]:
+    """What the building of a request's model depends on; a copy of some layers may be refused by itself."""
+    point, how = request.point, sorted(request.extra.keys() & {"layers", "arrivals"})
+    model = (point.precision, point.quantization, point.attention, point.liger_kernel, point.lora_rank > 0)
+    return (*how, *model, point.checkpoint_fraction > 0)

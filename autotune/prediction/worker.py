@@ -10,10 +10,11 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any
 
-from autotune.prediction.errors import PredictionUnavailable, WorkerDied
+from autotune.prediction.errors import PredictionUnavailable, Refused, WorkerDied
 
 # Kinds of error whose message is written for the user; any other is a library's own.
-IN_WORDS = frozenset({"InvalidPoint", "Died"})
+REFUSAL = "InvalidPoint"
+IN_WORDS = frozenset({REFUSAL, "Died"})
 
 
 class TraceWorker:
@@ -57,9 +58,8 @@ class TraceWorker:
             reason, kind = answer["error"], answer["kind"]
             if kind not in IN_WORDS:
                 reason = f"the libraries fail with {kind}: {reason}"
-            raise PredictionUnavailable(
-                f"cannot be traced: {reason}", "its memory is only known by measuring it"
-            )
+            problem = Refused if kind == REFUSAL else PredictionUnavailable
+            raise problem(f"cannot be traced: {reason}", "its memory is only known by measuring it")
         return answer
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:

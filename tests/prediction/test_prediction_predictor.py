@@ -13,6 +13,7 @@ import pytest
 from autotune.models import resolve_model
 from autotune.prediction import Prediction, PredictionFailure, PredictionUnavailable, Predictor
 from autotune.prediction.events import ROUNDING
+from autotune.prediction.worker import TraceWorker
 from trials.wire import ModelSpec, Point
 
 # Measured on an H200 with expandable segments: torch.cuda.max_memory_allocated over the training steps; the
@@ -232,3 +233,25 @@ def test_measured_share_outside_the_allocator_wins(predictor: Predictor, folder:
 def test_a_prediction_is_plain_json(predictor: Predictor) -> None:
     found = predictor.predict(TINY, 128, Point())
     assert Prediction.model_validate(json.loads(found.model_dump_json())) == found
+
+
+def test_a_model_that_is_refused_is_not_tried_again_for_each_engine_setting(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    ask = TraceWorker.ask
+
+    def counting(worker: TraceWorker, request: dict[str, Any]) -> dict[str, Any]:
+        asked.append(request)
+        return ask(worker, request)
+
+    monkeypatch.setattr(TraceWorker, "ask", counting)
+    points = [
+        Point(micro_batch_size=size, gradient_accumulation_steps=steps, zero_stage=stage, liger_kernel=True)
+        for size in (1, 2, 3, 4)
+        for steps in (1, 2)
+        for stage in (0, 1, 2, 3)
+    ]
+    found = list(predictor.predict_many(resolve_model("tiny-gpt2"), 64, points))
+    assert all(isinstance(one, PredictionFailure) and "no kernels for gpt2" in one.error for one in found)
+    assert len(asked) < 8
