@@ -60,7 +60,7 @@ def disturbance(seen: Sequence[Surroundings], step_seconds: Sequence[float]) -> 
     change = step_change(step_seconds)
     clocks = [one.sm_clock_mhz for one in seen if one.sm_clock_mhz is not None]
     if clocks and min(clocks) < (1 - CLOCK_FALL_SHARE) * max(clocks) and abs(change) > STEP_CHANGE_SHARE:
-        words.append(f"its clock went from {clocks[0]} to {clocks[-1]} MHz")
+        words.append(f"its clock moved between {min(clocks)} and {max(clocks)} MHz")
     if abs(change) > DRIFT_SHARE:
         words.append(change_words(change))
     return "; ".join(words) or None

@@ -39,7 +39,7 @@ def test_a_clock_that_moves_without_any_effect_is_no_disturbance() -> None:
         ([gpu(), gpu(processes=2), gpu()], STEADY, "another process is on this GPU"),
         ([gpu(), gpu(outside=3000)], STEADY, "another process took 1000 MiB"),
         ([gpu(outside=3000), gpu()], STEADY, "another process gave back 1000 MiB"),
-        ([gpu(), gpu(clock=1500)], SLOWER, "its clock went from 1980 to 1500 MHz"),
+        ([gpu(), gpu(clock=1500)], SLOWER, "its clock moved between 1500 and 1980 MHz"),
         ([gpu(), gpu()], SLOWER, "the steps became 10% slower"),
         ([gpu(), gpu()], SLOWER[::-1], "the steps became 9% faster"),
     ],
