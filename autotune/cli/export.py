@@ -49,6 +49,7 @@ def export(
     """
     from autotune.export import EVERY, EXPORTERS, chosen_exporters, export_folder, senseless
     from autotune.tuning.exporting import best_without_loss
+    from autotune.tuning.folders import default_export_folder
     from autotune.tuning.handover import winner_of
 
     found = find_study(storage, study)
@@ -56,7 +57,7 @@ def export(
     winner = winner_of(found, chosen)
     names = formats or (found.inputs.trainer or "deepspeed",)
     exporters = chosen_exporters(names, winner.point)
-    folder = Path(export_dir) if export_dir else Path("autotune-out") / found.name
+    folder = Path(export_dir) if export_dir else default_export_folder(found.name)
     folder = export_folder(winner, folder, exporters)
     for name in EXPORTERS if EVERY in names else ():
         reason = senseless(name, winner.point)
