@@ -168,7 +168,7 @@ def _own_budget(study: Study) -> int:
         # There the budget counts what the process holds, offloaded state included, and no CUDA.
         raise UsageError(
             f"the study {study.name} ran on the CPU, whose memory is measured and not predicted",
-            f"'autotune show {study.name} NUMBER' has it; --gpu-budget asks whether it would fit a GPU",
+            f"'{study.command('show')} NUMBER' has it; --gpu-budget asks whether it would fit a GPU",
         )
     return study.inputs.budget_bytes
 

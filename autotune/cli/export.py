@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autotune.cli.options import FORMATS, debug_option, json_option, option, storage_option, study_option
+from autotune.cli.options import FORMATS, debug_option, json_option, option, storage_option, study_options
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
 from autotune.errors import ExitCode, NothingFits
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("export")
-@study_option
+@study_options
 @option(
     "--format",
     "formats",
@@ -91,7 +91,7 @@ def _chosen(study: Study, trial: int | None) -> Chosen:
     chosen = best_so_far(study)
     if chosen is None:
         raise NothingFits(
-            f"the study {study.name} has no winner to export", f"'autotune show {study.name}' says why"
+            f"the study {study.name} has no winner to export", f"'{study.command('show')}' says why"
         )
     return chosen
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from autotune.cli.options import debug_option, json_option, option, storage_option, study_option
+from autotune.cli.options import debug_option, json_option, option, storage_option, study_options
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
 
@@ -15,7 +15,7 @@ LONGEST_STEM = 200
 
 
 @click.command("report")
-@study_option
+@study_options
 @option("--output", metavar="FILE.html", help="Where to.  [default: STUDY.html]")
 @storage_option
 @json_option

@@ -36,6 +36,7 @@ from autotune.study.point_taken import PointTaken
 from autotune.study.record import Record
 from autotune.study.states import verdict
 from autotune.study.storage import attempt, connect
+from autotune.study.storage_url import command_words
 from autotune.study.stored import StoredConfirmation, StoredHead, StoredTrial
 from autotune.study.trial_codec import (
     ABANDONED,
@@ -218,6 +219,10 @@ class Study:
         attrs = self._attrs()
         keys = sorted(key for key in attrs if key.startswith(CONFIRMATION))
         return tuple(decode_confirmation(attrs[key], self.name) for key in keys)
+
+    def command(self, verb: str) -> str:
+        """What a user types to ask something about this study: `autotune show NAME --storage URL`."""
+        return command_words(verb, self.name, self._url)
 
     def set_note(self, key: str, value: Any) -> None:
         """Keeps a value under a key. The value is JSON."""

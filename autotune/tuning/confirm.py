@@ -9,6 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from autotune.study.stored import DECIDED_NOTE
 from autotune.tuning.folders import trial_id
 from autotune.tuning.repeats import repeated_failure, repeated_problem
 from autotune.tuning.session import Session, measured_records
@@ -25,7 +26,6 @@ DECISIVE = frozenset({Outcome.OOM, Outcome.HOST_OOM, Outcome.NAN})
 CONFIRM_TIMEOUT_FACTOR = 2.0
 MOST_CONFIRMED = 3
 CLEARLY_FASTER = 1.05
-DECIDED_NOTE = "decided"
 RECHECKED_NOTE = "rechecked"
 
 
