@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from autotune.display.columns import fields, table
 from autotune.display.words import duration_words, memory_of, point_words, size_words, speed_words
 from autotune.sizes import format_size
+from trials.wire import Outcome
 
 if TYPE_CHECKING:
     from autotune.throughput import Remaining
@@ -47,7 +48,7 @@ def findings_text(findings: Findings) -> str:
     parts.append(
         fields(
             [
-                ("how sure", certainty_words(findings.remaining) if findings.remaining else ""),
+                ("how sure", how_sure(findings)),
                 ("as fast", ties_words(findings)),
                 ("study", findings.study),
                 ("trials", counts_text(findings)),
@@ -82,15 +83,34 @@ def winner_text(chosen: Chosen, budget_bytes: int) -> str:
     )
 
 
+def how_sure(findings: Findings) -> str:
+    """How sure the search is of its winner; empty where nobody knows."""
+    from autotune.tuning.certainty import is_guess
+
+    remaining = findings.remaining
+    if remaining is None:
+        return ""
+    measured = findings.counts[Outcome.OK] + findings.counts[Outcome.STOPPED]
+    if is_guess(remaining, measured):
+        what = f"{measured} measured, {remaining.points:,} not"
+        return f"too few trials to say ({what}): the same command with more --trials goes on"
+    return certainty_words(remaining)
+
+
 def certainty_words(remaining: Remaining) -> str:
     """`0.4 % expected to be left to gain; 5 % chance that one of 812 unmeasured is over 1 % faster`."""
     if not remaining.points:
         return "every point that fits is measured"
-    beaten = f"{100 * remaining.beaten:.0f} % chance that one of {remaining.points:,} unmeasured points"
-    return (
-        f"{100 * remaining.share:.1f} % expected to be left to gain; {beaten} "
-        f"is over {100 * remaining.margin:g} % faster"
-    )
+    one = "the one" if remaining.points == 1 else f"one of {remaining.points:,}"
+    points = f"{one} unmeasured {'point' if remaining.points == 1 else 'points'}"
+    margin = f"over {100 * remaining.margin:g} % " if remaining.margin else ""
+    beaten = f"{100 * remaining.beaten:.0f} % chance that {points} is {margin}faster"
+    return f"{gain_words(remaining.share)} expected to be left to gain; {beaten}"
+
+
+def gain_words(share: float) -> str:
+    """`0.4 %`; of what is guessed from too little, that it is much."""
+    return f"{100 * share:.1f} %" if share <= 1.0 else "more than 100 %"
 
 
 def ties_words(findings: Findings) -> str:
