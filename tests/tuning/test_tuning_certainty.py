@@ -147,8 +147,8 @@ def test_of_one_trial_no_figures_of_what_is_left_are_told(tmp_path: Path) -> Non
     [
         (
             Remaining(share=2.36, beaten=0.99, margin=0.01, points=3),
-            "more than 100 % expected to be left to gain; 99 % chance that one of 3 unmeasured points is over "
-            "1 % faster",
+            "more than 100 % expected to be left to gain; 99 % chance that one of 3 unmeasured points is "
+            "over 1 % faster",
         ),
         (
             Remaining(share=0.02, beaten=0.87, margin=0.0, points=1),
