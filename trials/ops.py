@@ -92,9 +92,15 @@ def is_built(builder: Any) -> bool:
     if not compiled.is_file():
         return False
     made = compiled.stat().st_mtime
-    # As ninja decides it: an upgraded DeepSpeed is compiled anew.
     sources = [Path(builder.deepspeed_src_path(source)) for source in builder.sources()]
-    return all(source.stat().st_mtime <= made for source in sources if source.is_file())
+    # As ninja decides it: what an upgrade has changed, or another environment has built, is compiled anew.
+    if any(source.stat().st_mtime > made for source in sources if source.is_file()):
+        return False
+    try:
+        rules = (compiled.parent / "build.ninja").read_text()
+    except OSError:
+        return False
+    return all(str(source) in rules for source in sources)
 
 
 def extensions_folder() -> Path:

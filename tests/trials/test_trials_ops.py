@@ -24,7 +24,13 @@ def test_an_operator_is_built_once_its_library_is_newer_than_its_sources(
     library = extensions_folder() / builder.name / f"{builder.name}.so"
     library.parent.mkdir()
     library.write_bytes(b"")
+    rules = "\n".join(builder.deepspeed_src_path(source) for source in builder.sources())
+    (library.parent / "build.ninja").write_text(rules)
     assert is_built(builder)
+    # As another environment left it, whose sources lie elsewhere.
+    (library.parent / "build.ninja").write_text(rules.replace("site-packages", "elsewhere"))
+    assert not is_built(builder)
+    (library.parent / "build.ninja").write_text(rules)
     # As after an upgrade of DeepSpeed.
     os.utime(library, (0, 0))
     assert not is_built(builder)
