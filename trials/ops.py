@@ -6,6 +6,7 @@ Checked with deepspeed 0.19.8.
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -91,16 +92,15 @@ def is_built(builder: Any) -> bool:
     compiled = extensions_folder() / builder.name / f"{builder.name}.so"
     if not compiled.is_file():
         return False
-    made = compiled.stat().st_mtime
-    sources = [Path(builder.deepspeed_src_path(source)) for source in builder.sources()]
-    # As ninja decides it: what an upgrade has changed, or another environment has built, is compiled anew.
-    if any(source.stat().st_mtime > made for source in sources if source.is_file()):
-        return False
     try:
         rules = (compiled.parent / "build.ninja").read_text()
+        # Asked of ninja: what an upgrade has changed, or another ninja has built, is compiled anew.
+        asked = subprocess.run(["ninja", "-n"], cwd=compiled.parent, capture_output=True, text=True)
     except OSError:
         return False
-    return all(str(source) in rules for source in sources)
+    # Another environment's sources lie elsewhere, and torch writes the rules anew before it builds.
+    own = all(str(builder.deepspeed_src_path(source)) in rules for source in builder.sources())
+    return own and "no work to do" in asked.stdout
 
 
 def extensions_folder() -> Path:

@@ -40,7 +40,7 @@ def findings_text(findings: Findings) -> str:
     """Winner, price list and counts."""
     parts = []
     if findings.chosen is None:
-        parts.append(f"no configuration fits {format_size(findings.budget_bytes)} so far")
+        parts.append(no_winner_words(findings))
     else:
         parts.append(winner_text(findings.chosen, findings.budget_bytes))
     if findings.prices:
@@ -56,6 +56,16 @@ def findings_text(findings: Findings) -> str:
         )
     )
     return "\n\n".join(parts)
+
+
+def no_winner_words(findings: Findings) -> str:
+    """That nothing was found, and of memory only where it was memory."""
+    failed = {outcome for outcome, count in findings.counts.items() if count}
+    if failed == {Outcome.HOST_OOM.value}:
+        return "no configuration fits the host budget so far"
+    budget = format_size(findings.budget_bytes)
+    memory = {Outcome.OOM.value, Outcome.HOST_OOM.value}
+    return f"no configuration {'fits' if failed <= memory else 'has succeeded in'} {budget} so far"
 
 
 def winner_text(chosen: Chosen, budget_bytes: int) -> str:
@@ -148,20 +158,28 @@ def counts_text(findings: Findings) -> str:
 
 def shortfall_words(result: RunResult) -> tuple[str, str]:
     """What is wrong and what to do, where nothing fits."""
+    from autotune.tuning.limits import limits_words
     from autotune.tuning.shortfall import PredictedShortfall
 
-    budget = format_size(result.findings.budget_bytes)
-    message = f"nothing fits {budget}; trials: {counts_text(result.findings)}"
-    if result.shortfall is None:
+    shortfall, counts = result.shortfall, counts_text(result.findings)
+    limits = shortfall.limits if shortfall else ()
+    host_budget_bytes = shortfall.host_budget_bytes if shortfall else None
+    budget = limits_words(limits, result.findings.budget_bytes, host_budget_bytes)
+    message = f"nothing fits {budget}; trials: {counts}"
+    if shortfall is None:
         return message, ""
-    point = point_words(result.shortfall.point)
-    if isinstance(result.shortfall, PredictedShortfall):
-        return message, _predicted_words(result.shortfall, point)
-    needed = result.shortfall.needed_bytes
-    if needed is None:
-        outcome = result.shortfall.result.outcome.value
+    point = point_words(shortfall.point)
+    if isinstance(shortfall, PredictedShortfall):
+        return message, _predicted_words(shortfall, point)
+    if not shortfall.ran:
+        outcome = shortfall.result.outcome.value
         return message, f"the smallest point ended in {outcome} even without the limit: {point}"
-    return message, f"the smallest point needs {format_size(needed)}: {point}"
+    needs = []
+    if "device" in limits and shortfall.needed_bytes is not None:
+        needs.append(format_size(shortfall.needed_bytes))
+    if "host" in limits and shortfall.host_bytes is not None:
+        needs.append(f"{format_size(shortfall.host_bytes)} of host memory")
+    return message, f"the smallest point needs {' and '.join(needs)}: {point}"
 
 
 def _predicted_words(shortfall: PredictedShortfall, point: str) -> str:

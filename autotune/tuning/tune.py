@@ -249,4 +249,5 @@ def _require_memory_failures(study: Study) -> None:
         why = f"{last.outcome.value}: {last.message}"
         raise EnvironmentProblem(f"no configuration held in a longer run of its own ({why})", reasons)
     outcomes = ", ".join(sorted({result.outcome.value for result in trials}))
-    raise EnvironmentProblem(f"no trial succeeded and none was about memory ({outcomes})", reasons)
+    why = next((": " + " ".join(result.message.split())[:200] for result in trials if result.message), "")
+    raise EnvironmentProblem(f"no trial succeeded and none was about memory ({outcomes}){why}", reasons)

@@ -1,36 +1,53 @@
-"""An operator counts as built where it only has to be loaded."""
+"""An operator counts as built where ninja would only have to look at it."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from trials.ops import BUILDERS, extensions_folder, is_built
+from trials.ops import extensions_folder, is_built
+
+RULES = "rule copy\n  command = cp $in $out\n"
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-def test_an_operator_is_built_once_its_library_is_newer_than_its_sources(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class Builder:
+    """As one of DeepSpeed's: with a source of its own."""
+
+    name = "own_adam"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def sources(self) -> list[str]:
+        return ["adam.cpp"]
+
+    def deepspeed_src_path(self, source: str) -> str:
+        return str(self._folder / source)
+
+
+@pytest.mark.skipif(shutil.which("ninja") is None, reason="there is no ninja")
+def test_an_operator_is_built_where_ninja_has_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deepspeed.accelerator import get_accelerator
-
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    builder = get_accelerator().create_op_builder(BUILDERS[name])
-    if builder is None:
-        pytest.skip(f"{name} is not for this device")
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "operators"))
+    source = tmp_path / "adam.cpp"
+    source.write_text("")
+    builder = Builder(tmp_path)
     assert not is_built(builder)
-    library = extensions_folder() / builder.name / f"{builder.name}.so"
-    library.parent.mkdir()
-    library.write_bytes(b"")
-    rules = "\n".join(builder.deepspeed_src_path(source) for source in builder.sources())
-    (library.parent / "build.ninja").write_text(rules)
+    folder = extensions_folder() / builder.name
+    folder.mkdir()
+    (folder / "build.ninja").write_text(f"{RULES}build own_adam.so: copy {source}\n")
+    assert not is_built(builder)
+    subprocess.run(["ninja"], cwd=folder, check=True, capture_output=True)
     assert is_built(builder)
-    # As another environment left it, whose sources lie elsewhere.
-    (library.parent / "build.ninja").write_text(rules.replace("site-packages", "elsewhere"))
-    assert not is_built(builder)
-    (library.parent / "build.ninja").write_text(rules)
-    # As after an upgrade of DeepSpeed.
-    os.utime(library, (0, 0))
+
+    # An environment whose sources lie elsewhere.
+    assert not is_built(Builder(tmp_path / "elsewhere"))
+    # An upgrade.
+    os.utime(source, (time.time() + 60, time.time() + 60))
     assert not is_built(builder)
