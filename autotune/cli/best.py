@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from autotune.cli.options import debug_option, json_option, storage_option, study_option
+from autotune.cli.options import debug_option, json_option, storage_option, study_options
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
 from autotune.errors import ExitCode, NothingFits
 
 
 @click.command("best")
-@study_option
+@study_options
 @storage_option
 @json_option
 @debug_option
@@ -21,7 +21,8 @@ def best(study: str | None, storage: str | None, as_json: bool) -> int:
     from autotune.sizes import format_size
     from autotune.tuning.findings import findings_json, findings_of
 
-    findings = findings_of(find_study(storage, study))
+    found = find_study(storage, study)
+    findings = findings_of(found)
     if as_json:
         print_json(findings_json(findings))
     elif findings.chosen is not None:
@@ -29,6 +30,6 @@ def best(study: str | None, storage: str | None, as_json: bool) -> int:
     if findings.chosen is None:
         raise NothingFits(
             f"the study {findings.study} has no configuration that fits {format_size(findings.budget_bytes)}",
-            f"'autotune show {findings.study}' has its trials",
+            f"'{found.command('show')}' has its trials",
         )
     return int(ExitCode.WINNER)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autotune.cli.options import FORMATS, debug_option, json_option, option, storage_option, study_option
+from autotune.cli.options import FORMATS, debug_option, json_option, option, storage_option, study_options
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
 from autotune.errors import ExitCode, NothingFits
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("export")
-@study_option
+@study_options
 @option(
     "--format",
     "formats",
@@ -49,6 +49,7 @@ def export(
     """
     from autotune.export import EVERY, EXPORTERS, chosen_exporters, export_folder, senseless
     from autotune.tuning.exporting import best_without_loss
+    from autotune.tuning.folders import default_export_folder
     from autotune.tuning.handover import winner_of
 
     found = find_study(storage, study)
@@ -56,7 +57,7 @@ def export(
     winner = winner_of(found, chosen)
     names = formats or (found.inputs.trainer or "deepspeed",)
     exporters = chosen_exporters(names, winner.point)
-    folder = Path(export_dir) if export_dir else Path("autotune-out") / found.name
+    folder = Path(export_dir) if export_dir else default_export_folder(found.name)
     folder = export_folder(winner, folder, exporters)
     for name in EXPORTERS if EVERY in names else ():
         reason = senseless(name, winner.point)
@@ -90,7 +91,7 @@ def _chosen(study: Study, trial: int | None) -> Chosen:
     chosen = best_so_far(study)
     if chosen is None:
         raise NothingFits(
-            f"the study {study.name} has no winner to export", f"'autotune show {study.name}' says why"
+            f"the study {study.name} has no winner to export", f"'{study.command('show')}' says why"
         )
     return chosen
 

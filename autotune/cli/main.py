@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ from autotune import __version__
 from autotune.cli.failure import debug_asked, report
 from autotune.cli.lazy import LazyCommand, LazyGroup
 from autotune.cli.output import drop_stdout
+from autotune.cli.streams import check_utf8, occupy_standard_streams
 from autotune.errors import ExitCode
 
 COMMANDS = {
@@ -83,8 +85,11 @@ def main(args: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 a winner (or success), 1 nothing fits, 2 usage or environment, 130 interrupted.
     """
+    if args is None:
+        occupy_standard_streams()
     arguments = list(sys.argv[1:] if args is None else args)
     try:
+        check_utf8(arguments, os.environ)
         answer = cli.main(args=arguments, prog_name="autotune", standalone_mode=False, obj=arguments)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)

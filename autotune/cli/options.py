@@ -9,13 +9,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from autotune.cli.completing import complete_gpus, complete_models, complete_spaces, complete_studies
 from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, REUSE, SHARE, SIZE
+from autotune.errors import UsageError
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 METHODS = ("auto", "full", "lora", "qlora", "any")
+# Where the study that is named as an argument is kept while a command line is read.
+NAMED = "autotune.study"
 SAMPLERS = ("physics", "tpe", "gp", "random", "grid")
 DEVICES = ("cuda", "cpu")
 # The exporters' names, here so that --help does not import them; a test compares.
@@ -58,6 +62,42 @@ study_option = option(
     shell_complete=complete_studies,
     help="The study.  [default: the last one]",
 )
+
+
+def _keep_named(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """The argument: it stands in for `--study`, whichever of the two click looks at first."""
+    if value is not None:
+        ctx.meta[NAMED] = value
+        ctx.params["study"] = _one_study(ctx, ctx.params.get("study"))
+
+
+def _named_or(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    return _one_study(ctx, value)
+
+
+def _one_study(ctx: click.Context, asked: str | None) -> str | None:
+    named: str | None = ctx.meta.get(NAMED)
+    if named is None or asked in (None, named):
+        return named or asked
+    if ctx.get_parameter_source("study") is ParameterSource.COMMANDLINE:
+        raise UsageError(f"two studies are named, {named} and {asked}", "name one")
+    # That of the environment or of autotune.toml gives way.
+    return named
+
+
+study_options = stack(
+    click.argument(
+        "named", required=False, metavar="[STUDY]", expose_value=False, callback=_keep_named,
+        shell_complete=complete_studies,
+    ),
+    option(
+        "--study",
+        metavar="NAME",
+        callback=_named_or,
+        shell_complete=complete_studies,
+        help="The same.  [default: the last one]",
+    ),
+)  # fmt: skip
 
 search_options = stack(
     option(

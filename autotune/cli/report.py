@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 
-from autotune.cli.options import debug_option, json_option, option, storage_option, study_option
+from autotune.cli.options import debug_option, json_option, option, storage_option, study_options
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
 
+LONGEST_STEM = 200
+
 
 @click.command("report")
-@study_option
+@study_options
 @option("--output", metavar="FILE.html", help="Where to.  [default: STUDY.html]")
 @storage_option
 @json_option
@@ -28,7 +30,7 @@ def report(study: str | None, output: str | None, storage: str | None, as_json: 
     from autotune.study import default_storage_url
 
     found = find_study(storage, study)
-    path = Path(output) if output else Path(f"{re.sub(r'[^A-Za-z0-9._-]+', '-', found.name).strip('.')}.html")
+    path = Path(output) if output else Path(f"{_stem(found.name)}.html")
     check_place(path)
     evidence = gather(found, storage or default_storage_url())
     forecast = forecast_of(evidence, lambda text: click.echo(text, err=True))
@@ -38,3 +40,8 @@ def report(study: str | None, output: str | None, storage: str | None, as_json: 
     else:
         print_text(f"{path} ({format_size(size_bytes)})")
     return 0
+
+
+def _stem(study: str) -> str:
+    """A file's name that every system takes, of a study's."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", study).strip(".-")[:LONGEST_STEM] or "report"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autotune.cli.options import debug_option, json_option, storage_option, study_option
+from autotune.cli.options import debug_option, json_option, storage_option, study_options
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("status")
-@study_option
+@study_options
 @storage_option
 @json_option
 @debug_option

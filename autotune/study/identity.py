@@ -95,8 +95,12 @@ def checked_name(name: str) -> str:
     """The name a user chose for a study, if it is one.
 
     Raises:
-        UsageError: it is empty or too long.
+        UsageError: it is empty or too long, or has characters that no terminal shows.
     """
+    if not name.isprintable():
+        raise UsageError(
+            f"a study's name has no control characters: {name!r}", "leave --study out for a good one"
+        )
     if not name.strip() or len(name) > LONGEST_NAME:
         raise UsageError(
             f"a study's name has 1 to {LONGEST_NAME} characters", "leave --study out for a good one"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -31,6 +32,17 @@ def default_folder() -> Path:
     # The specification says that a relative path here is to be ignored.
     named = Path(os.environ.get("XDG_DATA_HOME", ""))
     return (named if named.is_absolute() else Path.home() / ".local" / "share") / "autotune"
+
+
+def command_words(verb: str, study: str, url: str) -> str:
+    """`autotune show 'my study' --storage sqlite:///s.db`: what a user types about a study kept there.
+
+    The storage is left out where it is found without being named; a password in it is not shown.
+    """
+    words = ["autotune", *verb.split(), study]
+    if url != default_storage_url():
+        words += ["--storage", redact(url)]
+    return shlex.join(words)
 
 
 def redact(url: str) -> str:

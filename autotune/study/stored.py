@@ -15,6 +15,9 @@ from trials.wire import Point, Strict, TrialResult
 
 M = TypeVar("M", bound=Strict)
 
+# The note with the winner's number, and of how many trials it is the winner.
+DECIDED_NOTE = "decided"
+
 
 class StoredHead(Strict):
     """A study without its trials."""

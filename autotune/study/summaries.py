@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,11 +12,13 @@ from optuna.storages import RDBStorage
 from optuna.study._frozen import FrozenStudy
 
 from autotune.errors import AutotuneError
-from autotune.study.identity import SCHEMA, last_opened, read_head
+from autotune.study.identity import CONFIRMATION, SCHEMA, last_opened, read_head
 from autotune.study.inputs import StudyInputs
+from autotune.study.record import Record
 from autotune.study.storage import attempt, connect
-from autotune.study.trial_codec import is_ours, is_over, is_pending, to_record
-from trials.wire import Outcome
+from autotune.study.stored import DECIDED_NOTE
+from autotune.study.trial_codec import decode_confirmation, is_ours, is_over, is_pending, to_record
+from trials.wire import Outcome, Point, TrialResult
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class StudySummary:
         inputs: what it is about.
         trials: how many ended with each outcome.
         running: how many a live process runs now.
-        best_tokens_per_second: of the trials that ran to their end; None if there is none.
+        best_tokens_per_second: of the winner where there is one; else of the fastest trial that ran to its
+            end, as its confirmation measured it where it has one; None if none did.
         notes: what is kept beside the trials, by key.
     """
 
@@ -109,10 +112,17 @@ def _contents(storage: RDBStorage) -> Contents:
 
 def _summary(storage: RDBStorage, study: FrozenStudy, now: datetime) -> StudySummary:
     name = study.study_name
-    head = read_head(study.user_attrs, name)
+    attrs = study.user_attrs
+    head = read_head(attrs, name)
     trials = [trial for trial in storage.get_all_trials(study._study_id, deepcopy=False) if is_ours(trial)]
-    results = [to_record(trial, name).result for trial in trials if is_over(trial)]
-    speeds = [r.tokens_per_second for r in results if r and r.outcome == Outcome.OK and r.tokens_per_second]
+    records = [to_record(trial, name) for trial in trials if is_over(trial)]
+    results = [record.result for record in records]
+    confirmed = {
+        one.point: one.result
+        for one in (
+            decode_confirmation(attrs[key], name) for key in sorted(attrs) if key.startswith(CONFIRMATION)
+        )
+    }
     return StudySummary(
         name=name,
         created_at=head.created_at,
@@ -120,6 +130,20 @@ def _summary(storage: RDBStorage, study: FrozenStudy, now: datetime) -> StudySum
         inputs=head.inputs,
         trials=Counter(result.outcome for result in results if result),
         running=sum(is_pending(trial, now) for trial in trials),
-        best_tokens_per_second=max(speeds, default=None),
+        best_tokens_per_second=_best(records, confirmed, head.notes.get(DECIDED_NOTE)),
         notes=head.notes,
     )
+
+
+def _best(
+    records: Sequence[Record], confirmed: Mapping[Point, TrialResult], decided: Mapping[str, Any] | None
+) -> float | None:
+    speeds = {}
+    for record in records:
+        result = confirmed.get(record.point, record.result)
+        ran = record.result is not None and record.result.outcome is Outcome.OK
+        if ran and result is not None and result.outcome is Outcome.OK and result.tokens_per_second:
+            speeds[record.number] = result.tokens_per_second
+    if decided is not None and decided["trials"] == len(records) and decided["number"] in speeds:
+        return speeds[decided["number"]]
+    return max(speeds.values(), default=None)

@@ -38,9 +38,7 @@ def trial_of(study: Study, number: int) -> Chosen:
                     f"trial {number} ended in {outcome}", "only a trial that ran well is exported"
                 )
             return Chosen(record, confirmation_of(study, record.point))
-    raise UsageError(
-        f"the study {study.name} has no trial {number}", f"'autotune show {study.name}' lists them"
-    )
+    raise UsageError(f"the study {study.name} has no trial {number}", f"'{study.command('show')}' lists them")
 
 
 def best_without_loss(study: Study, trainer: str) -> Chosen | None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from autotune.errors import EnvironmentProblem
+
+EXPORTS = Path("autotune-out")
+# Written as %2F and so on, and so is the sign itself.
+UNSAFE = frozenset("/\\%") | {chr(code) for code in (*range(32), 127)}
+# Of bytes; a name in a folder has at most 255, and files beside it get endings.
+LONGEST_FOLDER_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -56,11 +65,32 @@ def trial_id(position: int, number: int, kind: str = "trial") -> str:
 
 def study_folders(data_folder: Path, study: str, export_dir: Path | None) -> Folders:
     """The folders of the study of this name under the user's data folder."""
+    name = folder_name(study)
     return Folders(
-        logs=data_folder / "logs" / study,
-        work=data_folder / "work" / study,
-        export=export_dir if export_dir is not None else Path("autotune-out") / study,
+        logs=data_folder / "logs" / name,
+        work=data_folder / "work" / name,
+        export=export_dir if export_dir is not None else default_export_folder(study),
     )
+
+
+def default_export_folder(study: str) -> Path:
+    """Where a study's winner goes when nobody says."""
+    return EXPORTS / folder_name(study)
+
+
+def folder_name(study: str) -> str:
+    """One name in a folder for a study of any name: never a path, and never that of another study.
+
+    What a study's work folder holds is deleted, so that a name such as `../mine` must not lead anywhere.
+    """
+    name = "".join(quote(one, safe="") if one in UNSAFE else one for one in study)
+    if name.strip(".") == "":
+        name = name.replace(".", "%2E")
+    encoded = os.fsencode(name)
+    if len(encoded) <= LONGEST_FOLDER_NAME:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:16]
+    return f"{encoded[: LONGEST_FOLDER_NAME - 17].decode(errors='ignore')}-{digest}"
 
 
 def check_writable(folder: Path, purpose: str) -> None:

@@ -67,7 +67,7 @@ def take(study: Study) -> None:
     if owner is not None and owner != mine and owner.is_running():
         raise UsageError(
             f"the study {study.name} is being tuned by process {owner.pid}",
-            "wait for it, or give another --study; 'autotune status' shows how it stands",
+            f"wait for it, or give another --study; '{study.command('status --study')}' shows how it stands",
         )
     study.set_note(NOTE, asdict(mine))
 

@@ -243,7 +243,7 @@ def _require_memory_failures(study: Study) -> None:
         return
     if not trials:
         raise EnvironmentProblem("the time was up before a trial had ended", "give --timeout more")
-    reasons = f"'autotune show {study.name}' has the reasons"
+    reasons = f"'{study.command('show')}' has the reasons"
     if any(result.outcome is Outcome.OK for result in trials):
         last = longer_runs[-1]
         why = f"{last.outcome.value}: {last.message}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from cli_process import Autotune, InProcess, clean_environment
 from autotune.cli.failure import describe, report
 from autotune.cli.output import plain_json
 from autotune.errors import EnvironmentProblem, NothingFits, UsageError
+from autotune.study import Study
 
 CLOSED_TERMINAL = """
 import sys
@@ -155,3 +157,37 @@ def test_a_terminal_that_was_closed_is_no_error(autotune: Autotune) -> None:
     _, err = process.communicate("go\n", timeout=60)
 
     assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", ["list", "best", "best --json"])
+def test_a_daemon_with_closed_streams_gets_the_same_exit_code(
+    autotune: Autotune, filled: Study, command: str, closed: str
+) -> None:
+    words = " ".join(map(shlex.quote, autotune.command(*command.split(), "--storage", "sqlite:///s.db")))
+    done = subprocess.run(
+        ["sh", "-c", f"{words} {closed}"],
+        cwd=autotune.folder,
+        env=clean_environment(autotune.folder),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert bool(done.stdout) == (" >&-" not in f" {closed}")
+    assert done.stderr == ""
+    assert len(Study.load("sqlite:///" + str(autotune.folder / "s.db"), filled.name).records()) == len(
+        filled.records()
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [("--export-dir", "o\udce9 x"), ("--model", "d\udce9"), ("--study", "\udcff")]
+)
+def test_a_path_that_is_not_utf8_is_refused_before_anything_runs(
+    in_process: InProcess, words: tuple[str, str]
+) -> None:
+    done = in_process("run", "--model", "tiny-llama", "--gpu-budget", "1GB", "--device", "cpu", *words)
+    assert done.returncode == 2
+    assert "not UTF-8" in done.stderr and len(done.stderr.splitlines()) == 2
+    assert in_process("list", AUTOTUNE_STORAGE="sqlite:///\udce9.db").returncode == 2
