@@ -45,16 +45,48 @@ def add_adapters(model: Any, point: Point, targets: Sequence[str] | None) -> Any
     return adapted
 
 
+def refused_targets(model: Any, targets: Sequence[str]) -> str:
+    """Why adapters cannot be made for each of the targets; empty where they can.
+
+    Peft passes over a name that no module bears, as long as another one is found.
+
+    Args:
+        model: without adapters; it has some afterwards.
+        targets: what was asked for.
+    """
+    names = _linear_names(model)
+    try:
+        adapted = add_adapters(model, Point(lora_rank=1), targets)
+    except InvalidPoint as error:
+        return str(error)
+    found = [*adapted.targeted_module_names, *_expert_targets(adapted)]
+    missing = [one for one in targets if not any(name == one or name.endswith(f".{one}") for name in found)]
+    return _missing_words(missing, names) if missing else ""
+
+
 def _refusal(model: Any, targets: Sequence[str] | None, error: ValueError) -> str:
     """Why peft makes no adapters, with the names that it would take."""
-    names = dict.fromkeys(
-        name.rpartition(".")[2]
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear) and module is not model.get_output_embeddings()
-    )
+    names = _linear_names(model)
     if targets and not any(name.split(".")[-1] in names for name in targets):
-        return f"the model has no linear layer {' or '.join(targets)}: it has {', '.join(names)}"
+        return _missing_words(targets, names)
     return " ".join(str(error).split())
+
+
+def _linear_names(model: Any) -> list[str]:
+    """The last components of the names of all linear layers but the head, each once."""
+    from transformers.pytorch_utils import Conv1D
+
+    return list(
+        dict.fromkeys(
+            name.rpartition(".")[2]
+            for name, module in model.named_modules()
+            if isinstance(module, torch.nn.Linear | Conv1D) and module is not model.get_output_embeddings()
+        )
+    )
+
+
+def _missing_words(missing: Sequence[str], names: Sequence[str]) -> str:
+    return f"the model has no linear layer {' or '.join(missing)}: it has {', '.join(names)}"
 
 
 def resolved_targets(model: Any, targets: Sequence[str] | None) -> tuple[str, ...]:

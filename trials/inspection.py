@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from trials.adapters import refused_targets
 from trials.checkpointing import decoder_layers
 from trials.model_build import InvalidPoint, empty_model
 from trials.wire import Attention, ModelSpec, Point
@@ -11,12 +13,17 @@ from trials.wire import Attention, ModelSpec, Point
 ATTENTIONS: tuple[Attention, ...] = ("sdpa", "eager", "flash_attention_2")
 
 
-def inspect_model(model: ModelSpec) -> dict[str, Any]:
+def inspect_model(model: ModelSpec, lora_targets: Sequence[str] | None = None) -> dict[str, Any]:
     """Facts of a model, as plain values.
+
+    Args:
+        model: to look at.
+        lora_targets: module names that adapters are wanted for; None: nothing is said of them.
 
     Returns:
         `refused_attentions` (names), `liger` (whether liger-kernel knows it), `layers` that can be
-        checkpointed one by one, `total_parameters` (tied ones once), `largest_parameter` (elements).
+        checkpointed one by one, `total_parameters` (tied ones once), `largest_parameter` (elements),
+        `refused_targets` (why adapters cannot be made as wanted; empty where they can).
 
     Raises:
         InvalidPoint: no attention at all builds the model.
@@ -27,7 +34,9 @@ def inspect_model(model: ModelSpec) -> dict[str, Any]:
             one = empty_model(model, Point(attention=attention))
         except InvalidPoint as error:
             refused.append(attention)
-            reason = str(error)
+            if attention == "eager":
+                # The one that every architecture has: what is wrong with it is not the attention.
+                reason = str(error)
         else:
             built = built or one
     if built is None:
@@ -40,6 +49,7 @@ def inspect_model(model: ModelSpec) -> dict[str, Any]:
         "layers": len(layers),
         "total_parameters": sum(sizes.values()),
         "largest_parameter": max(sizes.values()),
+        "refused_targets": refused_targets(built, lora_targets) if lora_targets else "",
     }
 
 

@@ -25,6 +25,10 @@ DTYPES: dict[Precision, torch.dtype] = {
     "fp32": torch.float32,
 }
 
+# What transformers raises over a value of a configuration that it uses unchecked, such as no heads or an
+# activation that it does not know.
+_WRONG_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
 ModuleSink = Callable[[nn.Module], None]
 
 
@@ -53,8 +57,9 @@ def transformers_config(model: ModelSpec) -> Any:
     values.pop("quantization_config", None)
     try:
         config = CONFIG_MAPPING[model_type].from_dict(values)
-    except (StrictDataclassError, TypeError, ValueError) as error:
-        raise InvalidPoint(f"the model's configuration is refused: {' '.join(str(error).split())}") from error
+    except (StrictDataclassError, *_WRONG_VALUES) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InvalidPoint(f"the model's configuration is refused: {reason}") from error
     return config.get_text_config() if hasattr(config, "text_config") else config
 
 
@@ -82,8 +87,7 @@ def empty_model(model: ModelSpec, point: Point) -> Any:
         if "does not support" in text and "attention" in text:
             text = f"{model.name} does not support {point.attention} attention: set attention: [eager]"
         raise InvalidPoint(text) from error
-    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
-        # A value that no check of transformers has caught, such as the name of an unknown activation.
+    except _WRONG_VALUES as error:
         text = " ".join(str(error).split())
         reason = f"it knows no {text}" if isinstance(error, KeyError) else text
         raise InvalidPoint(f"transformers cannot build the model from its configuration: {reason}") from error

@@ -6,6 +6,7 @@ Checked with deepspeed 0.19.8.
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ def build_ops(names: Sequence[str], device: str, report: Callable[[dict[str, Any
     Args:
         names: keys of `BUILDERS`.
         device: "cuda" or "cpu".
-        report: called with a note before and after each build that takes time.
+        report: called with a note before and after each build; what is built already is loaded in silence.
 
     Returns:
         What could not be built, with the reason in one line.
@@ -48,14 +49,19 @@ def build_ops(names: Sequence[str], device: str, report: Callable[[dict[str, Any
         if builder is None:
             failed[name] = "not available for this device"
             continue
-        begun = time.monotonic()
-        report({"event": "note", "text": f"building DeepSpeed's {name} (about a minute, once per machine)"})
+        begun, built = time.monotonic(), is_built(builder)
+        if not built:
+            report(
+                {"event": "note", "text": f"building DeepSpeed's {name} (about a minute, once per machine)"}
+            )
         try:
             builder.load(verbose=False)
         except Exception as error:
             failed[name] = _reason(name, error)
             continue
-        report({"event": "note", "text": f"DeepSpeed's {name} is ready ({time.monotonic() - begun:.0f} s)"})
+        if not built:
+            seconds = time.monotonic() - begun
+            report({"event": "note", "text": f"DeepSpeed's {name} is ready ({seconds:.0f} s)"})
     return failed
 
 
@@ -71,6 +77,30 @@ def load_ops(names: Collection[str]) -> None:
         builder = get_accelerator().create_op_builder(BUILDERS[name])
         if builder is not None:
             builder.load(verbose=False)
+
+
+def is_built(builder: Any) -> bool:
+    """Whether an operator only has to be loaded: it came with DeepSpeed, or is compiled from these sources.
+
+    Args:
+        builder: DeepSpeed's, of one operator.
+    """
+    from deepspeed.git_version_info import installed_ops
+
+    if installed_ops.get(builder.name, False):
+        return True
+    compiled = extensions_folder() / builder.name / f"{builder.name}.so"
+    if not compiled.is_file():
+        return False
+    try:
+        rules = (compiled.parent / "build.ninja").read_text()
+        # Asked of ninja: what an upgrade has changed, or another ninja has built, is compiled anew.
+        asked = subprocess.run(["ninja", "-n"], cwd=compiled.parent, capture_output=True, text=True)
+    except OSError:
+        return False
+    # Another environment's sources lie elsewhere, and torch writes the rules anew before it builds.
+    own = all(str(builder.deepspeed_src_path(source)) in rules for source in builder.sources())
+    return own and "no work to do" in asked.stdout
 
 
 def extensions_folder() -> Path:

@@ -17,6 +17,7 @@ import selectors
 import signal
 import sys
 import time
+import traceback
 from typing import Any
 
 from trials.afterlife import result_of_death
@@ -29,6 +30,7 @@ from trials.wire import Device, ModelSpec, Outcome, Phase, TrialResult, TrialSpe
 
 # A live engine holds the device's memory: it is not kept for a controller that does something else.
 IDLE_SECONDS = 60.0
+MOST_REASON_LETTERS = 300
 # What a used engine did so may be its own history's doing: the point is measured in a fresh one.
 _OWN_FAULT = frozenset({Outcome.CRASH, Outcome.NAN, Outcome.INVALID, Outcome.HOST_OOM})
 # On the CPU memory that libraries keep for themselves counts against the limit.
@@ -207,10 +209,16 @@ def _inspect_job(request: dict[str, Any], device: str) -> Job:
         from trials.inspection import inspect_model
         from trials.model_build import InvalidPoint
 
+        model = ModelSpec.model_validate(request["model"])
         try:
-            channel.done(inspect_model(ModelSpec.model_validate(request["model"])))
+            channel.done(inspect_model(model, request["lora_targets"]))
         except InvalidPoint as error:
             channel.done({"error": str(error)})
+        except Exception as error:
+            # Whatever a library raises over a configuration is the user's to know; the log has where.
+            traceback.print_exc()
+            words = " ".join(str(error).split())[:MOST_REASON_LETTERS]
+            channel.done({"error": f"{type(error).__name__}: {words}"})
 
     return job
 

@@ -209,8 +209,12 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
     else:
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise EnvironmentProblem(f"cannot read {path}: {error}", "give a JSONL file") from error
+        except OSError as error:
+            raise EnvironmentProblem(
+                f"cannot read {path}: {error.strerror}", "--configs takes a JSONL file"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise EnvironmentProblem(f"{path} is not text", "--configs takes a JSONL file") from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield number, line

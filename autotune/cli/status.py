@@ -78,5 +78,5 @@ def _text(study: Study, state: dict[str, Any]) -> str:
         ]
     )
     if findings.chosen is None:
-        return f"{lines}\n\nno configuration fits so far"
+        return f"{lines}\n\nno configuration has succeeded so far"
     return f"{lines}\n\n{winner_text(findings.chosen, findings.budget_bytes)}"

@@ -14,6 +14,7 @@ from autotune.cli.options import debug_option, json_option, option, storage_opti
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
 from autotune.cli.values import DURATION
+from autotune.counting import counted
 from autotune.errors import EnvironmentProblem, UsageError
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _counts(document: Document) -> dict[str, object]:
 
 
 def _counts_words(document: Document) -> str:
-    return f"{len(document.trials)} trials, {len(document.confirmations)} confirmations"
+    return f"{counted(len(document.trials), 'trial')}, {counted(len(document.confirmations), 'confirmation')}"
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

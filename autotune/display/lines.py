@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, TextIO
 
+from autotune.counting import counted
 from autotune.display.stream import ProgressStream
 from autotune.display.words import end_words, memory_of, phase_words, point_words, size_words, speed_words
 from autotune.tuning.observer import Opened, Progress
@@ -76,7 +77,10 @@ class Lines:
 def opened_words(opened: Opened) -> list[str]:
     """The lines that begin a study."""
     again = f", {opened.measured} of them measured already" if opened.measured else ""
-    return [f"study {opened.study}: {opened.trials} trials{again}, sampler {opened.sampler}", *opened.stages]
+    return [
+        f"study {opened.study}: {counted(opened.trials, 'trial')}{again}, sampler {opened.sampler}",
+        *opened.stages,
+    ]
 
 
 def expected_words(progress: Progress) -> str:

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from autotune.counting import counted
 from autotune.display.lines import confirmed_words, expected_words, opened_words
 from autotune.display.pace import Pace
 from autotune.display.stream import ProgressStream
@@ -183,10 +184,10 @@ class LiveTable:
             words = f"{speed_words(speed)} in {size_words(memory)}: {point_words(progress.best_point)}"
             parts.append(Text.assemble(("best ", "bold green"), words))
         trials = max(0, progress.expected - progress.measured)
-        points = f"{max(0, progress.candidates):,} points left"
+        points = f"{counted(max(0, progress.candidates), 'point')} left"
         if progress.skipped:
             points += f", {progress.skipped:,} predicted not to fit"
-        parts.append(Text(f"{trials} trials left, {self._time_left()}, {points}", style="dim"))
+        parts.append(Text(f"{counted(trials, 'trial')} left, {self._time_left()}, {points}", style="dim"))
         return parts
 
     def _time_left(self) -> str:

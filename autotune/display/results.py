@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from autotune.display.columns import fields, table
 from autotune.display.words import duration_words, memory_of, point_words, size_words, speed_words
 from autotune.sizes import format_size
+from trials.wire import Outcome
 
 if TYPE_CHECKING:
     from autotune.throughput import Remaining
@@ -39,7 +40,7 @@ def findings_text(findings: Findings) -> str:
     """Winner, price list and counts."""
     parts = []
     if findings.chosen is None:
-        parts.append(f"no configuration fits {format_size(findings.budget_bytes)} so far")
+        parts.append(no_winner_words(findings))
     else:
         parts.append(winner_text(findings.chosen, findings.budget_bytes))
     if findings.prices:
@@ -47,7 +48,7 @@ def findings_text(findings: Findings) -> str:
     parts.append(
         fields(
             [
-                ("how sure", certainty_words(findings.remaining) if findings.remaining else ""),
+                ("how sure", how_sure(findings)),
                 ("as fast", ties_words(findings)),
                 ("study", findings.study),
                 ("trials", counts_text(findings)),
@@ -55,6 +56,16 @@ def findings_text(findings: Findings) -> str:
         )
     )
     return "\n\n".join(parts)
+
+
+def no_winner_words(findings: Findings) -> str:
+    """That nothing was found, and of memory only where it was memory."""
+    failed = {outcome for outcome, count in findings.counts.items() if count}
+    if failed == {Outcome.HOST_OOM.value}:
+        return "no configuration fits the host budget so far"
+    budget = format_size(findings.budget_bytes)
+    memory = {Outcome.OOM.value, Outcome.HOST_OOM.value}
+    return f"no configuration {'fits' if failed <= memory else 'has succeeded in'} {budget} so far"
 
 
 def winner_text(chosen: Chosen, budget_bytes: int) -> str:
@@ -82,15 +93,34 @@ def winner_text(chosen: Chosen, budget_bytes: int) -> str:
     )
 
 
+def how_sure(findings: Findings) -> str:
+    """How sure the search is of its winner; empty where nobody knows."""
+    from autotune.tuning.certainty import is_guess
+
+    remaining = findings.remaining
+    if remaining is None:
+        return ""
+    measured = findings.counts[Outcome.OK] + findings.counts[Outcome.STOPPED]
+    if is_guess(remaining, measured):
+        what = f"{measured} measured, {remaining.points:,} not"
+        return f"too few trials to say ({what}): the same command with more --trials goes on"
+    return certainty_words(remaining)
+
+
 def certainty_words(remaining: Remaining) -> str:
     """`0.4 % expected to be left to gain; 5 % chance that one of 812 unmeasured is over 1 % faster`."""
     if not remaining.points:
         return "every point that fits is measured"
-    beaten = f"{100 * remaining.beaten:.0f} % chance that one of {remaining.points:,} unmeasured points"
-    return (
-        f"{100 * remaining.share:.1f} % expected to be left to gain; {beaten} "
-        f"is over {100 * remaining.margin:g} % faster"
-    )
+    one = "the one" if remaining.points == 1 else f"one of {remaining.points:,}"
+    points = f"{one} unmeasured {'point' if remaining.points == 1 else 'points'}"
+    margin = f"over {100 * remaining.margin:g} % " if remaining.margin else ""
+    beaten = f"{100 * remaining.beaten:.0f} % chance that {points} is {margin}faster"
+    return f"{gain_words(remaining.share)} expected to be left to gain; {beaten}"
+
+
+def gain_words(share: float) -> str:
+    """`0.4 %`; of what is guessed from too little, that it is much."""
+    return f"{100 * share:.1f} %" if share <= 1.0 else "more than 100 %"
 
 
 def ties_words(findings: Findings) -> str:
@@ -128,20 +158,28 @@ def counts_text(findings: Findings) -> str:
 
 def shortfall_words(result: RunResult) -> tuple[str, str]:
     """What is wrong and what to do, where nothing fits."""
+    from autotune.tuning.limits import limits_words
     from autotune.tuning.shortfall import PredictedShortfall
 
-    budget = format_size(result.findings.budget_bytes)
-    message = f"nothing fits {budget}; trials: {counts_text(result.findings)}"
-    if result.shortfall is None:
+    shortfall, counts = result.shortfall, counts_text(result.findings)
+    limits = shortfall.limits if shortfall else ()
+    host_budget_bytes = shortfall.host_budget_bytes if shortfall else None
+    budget = limits_words(limits, result.findings.budget_bytes, host_budget_bytes)
+    message = f"nothing fits {budget}; trials: {counts}"
+    if shortfall is None:
         return message, ""
-    point = point_words(result.shortfall.point)
-    if isinstance(result.shortfall, PredictedShortfall):
-        return message, _predicted_words(result.shortfall, point)
-    needed = result.shortfall.needed_bytes
-    if needed is None:
-        outcome = result.shortfall.result.outcome.value
+    point = point_words(shortfall.point)
+    if isinstance(shortfall, PredictedShortfall):
+        return message, _predicted_words(shortfall, point)
+    if not shortfall.ran:
+        outcome = shortfall.result.outcome.value
         return message, f"the smallest point ended in {outcome} even without the limit: {point}"
-    return message, f"the smallest point needs {format_size(needed)}: {point}"
+    needs = []
+    if "device" in limits and shortfall.needed_bytes is not None:
+        needs.append(format_size(shortfall.needed_bytes))
+    if "host" in limits and shortfall.host_bytes is not None:
+        needs.append(f"{format_size(shortfall.host_bytes)} of host memory")
+    return message, f"the smallest point needs {' and '.join(needs)}: {point}"
 
 
 def _predicted_words(shortfall: PredictedShortfall, point: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from autotune.errors import UsageError
 from autotune.models.architectures import known_architectures
+from autotune.models.plausible import check_sizes
 
 # Dropped: where a file came from says nothing about the model and would make equal models differ; auto_map
 # and a named attention kernel make transformers fetch and run code; quantization is what the tuner decides.
@@ -34,9 +35,15 @@ def causal_lm_config(config: object, name: str) -> dict[str, Any]:
         name: what the user calls the model, for messages.
 
     Raises:
-        UsageError: if it is no model configuration, needs code from its repository, or is no causal language
-            model.
+        UsageError: if it is no model configuration, needs code from its repository, is no causal language
+            model, or has sizes that no model can have.
     """
+    found = _causal_part(config, name)
+    check_sizes(found, name)
+    return found
+
+
+def _causal_part(config: object, name: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise UsageError(f"the configuration of {name} is not a JSON object", _GIVE_CONFIG)
     causal_lm = known_architectures().causal_lm

@@ -11,7 +11,6 @@ from trials.wire import Outcome, Phase, TrialResult
 
 if TYPE_CHECKING:
     from autotune.report.evidence import Evidence
-    from autotune.throughput import Remaining
     from autotune.tuning.confirm import Chosen
 
 Kind = Literal["good", "caution", "plain"]
@@ -47,7 +46,7 @@ def statements(evidence: Evidence, others: list[Contender]) -> list[Statement]:
         found.append(
             Statement("good", "No other configuration that was measured is as fast within the noise.")
         )
-    found += _left(evidence.remaining)
+    found += _left(evidence)
     found += _failed(evidence)
     if chosen.measured.gpu is not None and chosen.measured.gpu.other_processes:
         found.append(Statement("caution", "Another process used the GPU while the winner was measured."))
@@ -109,14 +108,27 @@ def _memory(result: TrialResult) -> Statement:
     return Statement("plain", f"It ran inside the budget and held {needed}.")
 
 
-def _left(remaining: Remaining | None) -> list[Statement]:
+def _left(evidence: Evidence) -> list[Statement]:
+    from autotune.tuning.certainty import is_guess
+
+    remaining = evidence.remaining
     if remaining is None:
         return []
+    results = [record.result for record in evidence.records if record.result is not None]
+    measured = sum(result.outcome in (Outcome.OK, Outcome.STOPPED) for result in results)
+    if is_guess(remaining, measured):
+        words = _counted(measured, "trial is", "trials are")
+        text = (
+            f"{words} too few to say what is left to gain in {remaining.points:,} unmeasured configurations."
+        )
+        return [Statement("caution", text)]
     if not remaining.points:
         return [Statement("good", "Every configuration of the space that fits was measured.")]
+    share = f"{remaining.share:.1%}" if remaining.share <= 1.0 else "more than 100%"
+    margin = f"more than {100 * remaining.margin:g}% " if remaining.margin else ""
     text = (
-        f"Of {remaining.points:,} unmeasured configurations one is more than {remaining.margin:.0%} faster "
-        f"with a probability of {remaining.beaten:.0%}; {remaining.share:.1%} is expected to be left to gain."
+        f"Of {remaining.points:,} unmeasured configurations one is {margin}faster with a probability of "
+        f"{remaining.beaten:.0%}; {share} is expected to be left to gain."
     )
     return [Statement("plain" if remaining.beaten < LIKELY_BEATEN else "caution", text)]
 

@@ -25,6 +25,8 @@ def headline(evidence: Evidence) -> str:
     if not evidence.records:
         return "No trial yet"
     outcomes = {record.result.outcome for record in evidence.records if record.result}
+    if outcomes == {Outcome.HOST_OOM}:
+        return "Nothing that was tried fits the host budget"
     if outcomes <= {Outcome.OOM, Outcome.HOST_OOM}:
         return f"Nothing that was tried fits {budget}"
     return f"No configuration trains in {budget} so far"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from autotune.running.machine import Machine
 from trials.wire import Point
@@ -22,3 +24,12 @@ def needed_ops(points: Iterable[Point], machine: Machine) -> frozenset[str]:
         if point.offload.startswith("nvme_"):
             needed.add("async_io")
     return frozenset(needed) if machine.host_compiler else frozenset()
+
+
+def operators_folder() -> Path:
+    """Where torch keeps what it compiles for DeepSpeed, told without importing it."""
+    given = os.environ.get("TORCH_EXTENSIONS_DIR")
+    if given is not None:
+        return Path(given)
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(cache) / "torch_extensions"

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from autotune.errors import EnvironmentProblem
+from autotune.errors import EnvironmentProblem, UsageError
 from autotune.running.environment import trial_environment
 from trials.wire import Device, ModelSpec, Outcome, Phase, TrialResult, TrialSpec
 
@@ -82,23 +82,38 @@ class TrialRunner:
             return dict.fromkeys(ops, str(body["error"]))
         return dict(body["failed"])
 
-    def inspect_model(self, model: ModelSpec) -> dict[str, Any]:
+    def inspect_model(self, model: ModelSpec, lora_targets: Collection[str] | None = None) -> dict[str, Any]:
         """What the installed libraries can do with a model: see `trials.inspection.inspect_model`.
+
+        Args:
+            model: to look at.
+            lora_targets: module names that adapters are wanted for; None: any that there are.
 
         Raises:
             EnvironmentProblem: the libraries cannot build it.
+            UsageError: it has no such modules.
         """
+        targets = None if lora_targets is None else list(lora_targets)
         body = self._job(
-            {"request": "inspect", "model": model.model_dump(mode="json")},
+            {"request": "inspect", "model": model.model_dump(mode="json"), "lora_targets": targets},
             "inspection.log",
             INSPECTION_TIMEOUT_SECONDS,
             None,
         )
         if body.get("died"):
-            raise EnvironmentProblem(f"looking at {model.name} failed: {body['error']}", "try the same again")
+            raise EnvironmentProblem(
+                f"looking at {model.name} failed: {body['error']}",
+                "check the sizes in its config.json, and the machine's free memory",
+            )
         if "error" in body:
             raise EnvironmentProblem(
-                f"{model.name} cannot be built: {body['error']}", "another version may know it"
+                f"{model.name} cannot be built: {body['error']}",
+                "check its config.json; another version of transformers may know more",
+            )
+        if body["refused_targets"]:
+            raise UsageError(
+                f"--lora-targets {','.join(targets or ())}: {body['refused_targets']}",
+                "give names of these, with commas between them",
             )
         return body
 

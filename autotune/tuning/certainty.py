@@ -52,6 +52,16 @@ def is_settled(left: Remaining | None, records: Sequence[Record], until: float) 
     return left.share < until
 
 
+def is_guess(remaining: Remaining, measured: int) -> bool:
+    """Whether what is left to gain comes from so few trials that its figures are not worth telling.
+
+    Args:
+        remaining: what is left to gain.
+        measured: trials whose speed is known.
+    """
+    return remaining.points > 0 and measured < LEAST_MEASURED
+
+
 def unpriced_point(advisor: Advisor, records: Sequence[Record], candidates: Sequence[Point]) -> Point | None:
     """The fastest believed candidate with a value of a quality knob that no good trial has shown yet.
 

@@ -105,10 +105,12 @@ class RunResult:
         }
         if self.shortfall is not None:
             answer["smallest_needed_bytes"] = self.shortfall.needed_bytes
+            answer["smallest_needed_host_bytes"] = self.shortfall.host_bytes
             answer["smallest_point"] = self.shortfall.point.model_dump(mode="json")
+        if isinstance(self.shortfall, Shortfall):
+            answer["limit"] = self.shortfall.limits[0]
         if isinstance(self.shortfall, PredictedShortfall):
             answer["limit"] = self.shortfall.limit
-            answer["smallest_needed_host_bytes"] = self.shortfall.host_bytes
             answer["other_methods"] = dict(self.shortfall.other_methods)
         return answer
 

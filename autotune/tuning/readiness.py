@@ -52,13 +52,13 @@ def get_ready(task: Task, runner: TrialRunner, data_folder: Path, log_folder: Pa
 
     Raises:
         EnvironmentProblem: the process does not start, or an operator that every point needs cannot be built.
-        UsageError: no point is left.
+        UsageError: no point is left, or the model has no modules of the names that were asked for.
     """
     from autotune.running import OutsideShare, machine_rates, needed_ops
     from autotune.throughput import probed_rates
     from autotune.tuning.predicting import rates_of_machine
 
-    setting = _with_model_facts(task.setting, runner.inspect_model(task.model))
+    setting = _with_model_facts(task.setting, runner.inspect_model(task.model, task.request.lora_targets))
     stages = enumerate_stages(task.stages, setting)
     every_point = [point for stage in stages for point in stage.points]
     if task.machine.host_compiler:
@@ -68,6 +68,9 @@ def get_ready(task: Task, runner: TrialRunner, data_folder: Path, log_folder: Pa
             "cpu_adam": "there is no C++ compiler (g++ and ninja)",
             "async_io": "there is no C++ compiler",
         }
+    for name in ("shared_memory_communication", "fused_adam"):
+        if name in failed:
+            say(f"DeepSpeed's {name} cannot be built: {failed[name]}")
     stages = _without_unbuilt(stages, failed, say)
     task = dataclasses.replace(task, setting=setting, stages=stages)
     outside = OutsideShare(task.machine, data_folder)

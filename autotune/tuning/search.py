@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from autotune.sizes import format_size
 from autotune.tuning.candidates import MEMORY_FAILURES, Candidates
 from autotune.tuning.certainty import is_settled, keep_remaining, left_to_gain, unpriced_point
+from autotune.tuning.limits import limits_in_the_way, limits_words
 from autotune.tuning.promising import FIRST_TRIALS, least_point, promising_point
 from autotune.tuning.session import Session, measured_records
 from autotune.tuning.smallest import safest_point, smallest_point
 from autotune.tuning.stages import Stage
 from autotune.winner import choose_winner
-from trials.wire import Point
+from trials.wire import Outcome, Point
 
 if TYPE_CHECKING:
     from autotune.samplers import Proposer
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from autotune.tuning.task import Task
 
 FIRST_STAGE_SHARE = 0.5
+OTHER_FAILURES = frozenset(Outcome) - MEMORY_FAILURES - {Outcome.OK, Outcome.STOPPED}
 
 
 class Ending(Enum):
@@ -43,7 +45,7 @@ def search(session: Session) -> Ending:
         if later and _settled_in(later, session):
             continue
         ending = _search_stage(session, stage, gives_way=bool(later))
-        if not later or ending is Ending.TIME or _fits_any(stage, session):
+        if not later or ending in (Ending.TIME, Ending.TRIALS) or _fits_any(stage, session):
             return ending
         session.observer.say(
             f"no {stage.method} configuration {_why_not(stage, session)}: trying {later[0].method}"
@@ -155,8 +157,18 @@ def _next_point(
 
 
 def _why_not(stage: Stage, session: Session) -> str:
-    """`is predicted to fit 24.0 GiB (the nearest needs 31.2 GiB of 24.0 GiB: ...)`, or `fits 24.0 GiB`."""
-    budget = format_size(session.task.budget.size_bytes)
+    """`is predicted to fit 24.0 GiB (the nearest needs 31.2 GiB of 24.0 GiB: ...)`, or `fits 24.0 GiB`.
+
+    Where trials failed that were not about memory, `succeeded in 24.0 GiB (1 oom, 2 invalid)`.
+    """
+    task, own = session.task, frozenset(stage.points)
+    results = [r.result for r in session.measured() if r.result is not None and r.point in own]
+    limits = limits_in_the_way(session, stage.points)
+    budget = limits_words(limits, task.budget.size_bytes, task.host_budget_bytes)
+    if any(result.outcome in OTHER_FAILURES for result in results):
+        counts = Counter(result.outcome.value for result in results)
+        within = f" in {budget}" if limits else ""
+        return f"succeeded{within} ({', '.join(f'{n} {outcome}' for outcome, n in counts.items())})"
     if session.foresight is None or session.may_fit(stage.points):
         return f"fits {budget}"
     from autotune.planning.advice import nearest, reason

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from autotune.tuning.limits import LIMITS, Limit, limits_in_the_way, limits_words
 from autotune.tuning.session import Session
-from autotune.tuning.smallest import smallest_point
+from autotune.tuning.smallest import smallest_host_point, smallest_point
 from autotune.tuning.stages import Stage
 from trials.wire import Outcome, Point, TrialResult
 
@@ -27,20 +28,34 @@ class Shortfall:
     Attributes:
         point: the configuration.
         result: its run without a limit.
+        limits: the budgets that stood in the way: device, host.
+        host_budget_bytes: host memory that a trial was allowed.
     """
 
     point: Point
     result: TrialResult
+    limits: tuple[Limit, ...] = ("device",)
+    host_budget_bytes: int | None = None
 
     @property
     def needed_bytes(self) -> int | None:
         """Device memory it needs; None where it did not run without a limit either."""
-        if self.result.outcome not in (Outcome.OK, Outcome.STOPPED):
+        if not self.ran:
             return None
         result = self.result
         return (
             result.required_device_bytes if result.required_device_bytes is not None else result.device_bytes
         )
+
+    @property
+    def host_bytes(self) -> int | None:
+        """Host memory it needs; None where it did not run without a limit either."""
+        return self.result.host_peak_bytes if self.ran else None
+
+    @property
+    def ran(self) -> bool:
+        """Whether it ran well without a limit."""
+        return self.result.outcome in (Outcome.OK, Outcome.STOPPED)
 
 
 @dataclass(frozen=True)
@@ -54,6 +69,8 @@ class PredictedShortfall:
         host_bytes: host memory it needs.
         why: what it needs and what that is made of.
         other_methods: device memory that the gentler methods need which would fit, by method.
+        limits: all budgets that some point breaks; empty in studies of older versions.
+        host_budget_bytes: host memory that a trial may take.
     """
 
     point: Point
@@ -62,6 +79,8 @@ class PredictedShortfall:
     host_bytes: int
     why: str
     other_methods: Mapping[str, int] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
+    host_budget_bytes: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -75,23 +94,39 @@ def known_shortfall(study: Study) -> Shortfall | PredictedShortfall | None:
         predicted: Any = study.note(PREDICTED_NOTE)
         if predicted is None:
             return None
-        return PredictedShortfall(**{**predicted, "point": Point.model_validate(predicted["point"])})
-    return Shortfall(Point.model_validate(known["point"]), TrialResult.model_validate(known["result"]))
+        limits = tuple(predicted.get("limits", (predicted["limit"],)))
+        point = Point.model_validate(predicted["point"])
+        return PredictedShortfall(**{**predicted, "point": point, "limits": limits})
+    return Shortfall(
+        Point.model_validate(known["point"]),
+        TrialResult.model_validate(known["result"]),
+        tuple(known.get("limits", ("device",))),
+        known.get("host_budget_bytes"),
+    )
 
 
 def measure_shortfall(session: Session) -> Shortfall:
     """Measure the smallest point of each method without the limit, and keep the one that needs least.
 
+    Where the host's budget alone is in the way, that is the least of host memory.
+
     Raises:
         KeyboardInterrupt: the user stopped it.
     """
-    session.observer.say("nothing fits: measuring what the smallest configuration needs without the limit")
-    measured = [_measure(session, stage) for stage in session.task.stages]
-    smallest = min(measured, key=lambda one: math.inf if one.needed_bytes is None else one.needed_bytes)
-    if smallest.needed_bytes is not None:
+    task = session.task
+    limits = limits_in_the_way(session, (point for stage in task.stages for point in stage.points))
+    words = limits_words(limits, task.budget.size_bytes, task.host_budget_bytes)
+    session.observer.say(
+        f"nothing fits {words}: measuring what the smallest configuration needs without the limit"
+    )
+    measured = [_measure(session, stage, limits) for stage in task.stages]
+    smallest = min(measured, key=_needed)
+    if smallest.ran:
         note = {
             "point": smallest.point.model_dump(mode="json"),
             "result": smallest.result.model_dump(mode="json"),
+            "limits": list(smallest.limits),
+            "host_budget_bytes": smallest.host_budget_bytes,
         }
         with session.interrupts.held():
             session.study.set_note(NOTE, note)
@@ -111,7 +146,8 @@ def predict_shortfall(session: Session) -> PredictedShortfall | None:
     from autotune.planning.advice import nearest, reason
 
     budgets = foresight.about.budgets
-    closest = nearest(foresight.outlooks(points), budgets)
+    outlooks = foresight.outlooks(points)
+    closest = nearest(outlooks, budgets)
     assert closest.limit is not None, "what fits was handled above"
     found = PredictedShortfall(
         point=closest.point,
@@ -120,6 +156,8 @@ def predict_shortfall(session: Session) -> PredictedShortfall | None:
         host_bytes=closest.prediction.host_peak_bytes,
         why=reason(closest, budgets),
         other_methods=_other_methods(session, foresight),
+        limits=tuple(limit for limit in LIMITS if any(one.limit == limit for one in outlooks)),
+        host_budget_bytes=session.task.host_budget_bytes,
     )
     with session.interrupts.held():
         session.study.set_note(PREDICTED_NOTE, found.as_json())
@@ -144,7 +182,26 @@ def _other_methods(session: Session, foresight: Foresight) -> dict[str, int]:
     return {method: outlook.prediction.required_device_bytes for method, outlook in found.items()}
 
 
-def _measure(session: Session, stage: Stage) -> Shortfall:
-    point = smallest_point(stage.points, session.task.device)
+def _needed(one: Shortfall) -> float:
+    needed = one.host_bytes if one.limits == ("host",) else one.needed_bytes
+    return math.inf if needed is None else needed
+
+
+def _measure(session: Session, stage: Stage, limits: tuple[Limit, ...]) -> Shortfall:
+    task = session.task
+    smallest = smallest_host_point if limits == ("host",) else smallest_point
+    point = smallest(stage.points, task.device)
     spec = session.spec(f"smallest-{stage.method}", point, limited=False)
-    return Shortfall(point, session.run(spec, session.task.request.trial_timeout_seconds))
+    # Memory is that of the first two steps, and of the second micro batch of each; nothing is timed.
+    accumulated = min(2, point.gradient_accumulation_steps)
+    spec = spec.model_copy(
+        update={
+            "point": point.model_copy(update={"gradient_accumulation_steps": accumulated}),
+            "warmup_steps": 1,
+            "min_timed_steps": 1,
+            "max_timed_steps": 1,
+            "min_measure_seconds": 0.0,
+        }
+    )
+    result = session.run(spec, task.request.trial_timeout_seconds)
+    return Shortfall(point, result, limits or ("device",), task.host_budget_bytes)

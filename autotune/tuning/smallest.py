@@ -30,6 +30,14 @@ def smallest_point(points: Iterable[Point], device: Device) -> Point:
     return min(points, key=lambda point: memory_key(point, device))
 
 
+def smallest_host_point(points: Iterable[Point], device: Device) -> Point:
+    """The point that likely needs the least host memory; `points` must not be empty.
+
+    Beside the process itself that is what is offloaded; on the CPU it is the device's memory too.
+    """
+    return min(points, key=lambda point: (float(_OFFLOAD[point.offload]), *memory_key(point, device)))
+
+
 def safest_point(points: Iterable[Point], device: Device) -> Point:
     """The point to begin with: little memory, but nothing slow or delicate unless the space has nothing else.
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autotune.counting import counted
 from autotune.errors import EnvironmentProblem
 from autotune.export import check_export_folder
 from autotune.tuning.candidates import MEMORY_FAILURES
@@ -13,11 +14,12 @@ from autotune.tuning.completion import is_searched, note_searched
 from autotune.tuning.confirm import best_so_far, confirm_winner
 from autotune.tuning.exporting import export_winner, refuse_senseless
 from autotune.tuning.findings import RunResult, findings_of
-from autotune.tuning.folders import Folders, check_can_be_made, check_writable, study_folders
+from autotune.tuning.folders import Folders, check_can_be_made, study_folders
 from autotune.tuning.gained import tell_worth
 from autotune.tuning.handover import measured_on, remember, winner_of
 from autotune.tuning.head_start import HeadStart
 from autotune.tuning.interrupts import Interrupts
+from autotune.tuning.needed_folders import check_operators_folder, make_data_folder
 from autotune.tuning.observer import Observer, Opened
 from autotune.tuning.ownership import give_back, take
 from autotune.tuning.predicting import foresight_of, tracing_processes
@@ -64,6 +66,7 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
     task = prepare_task(request, observer.say)
     url = request.storage or default_storage_url()
     check_named(task, url)
+    check_operators_folder(task)
     if request.export_dir is not None:
         # Before there is a study to be left behind.
         _check_export(request.export_dir, request.exports)
@@ -71,7 +74,7 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
     folders = study_folders(default_folder(), study.name, request.export_dir)
     if request.export_dir is None:
         _check_export(folders.export, request.exports)
-    check_writable(folders.logs, "the trials' logs")
+    make_data_folder(folders.logs, "the trials' logs")
     take(study)
     try:
         folders.clear_work()
@@ -186,8 +189,19 @@ def _work(
                 return _search_and_confirm(session, task)
         except KeyboardInterrupt:
             # Said before the processes end, which takes a moment.
-            observer.say("stopping: the best so far is kept; the same command goes on later")
+            observer.say(stopping_words(study))
             raise
+
+
+def stopping_words(study: Study) -> str:
+    """What a user who stops the study is left with."""
+    if best_so_far(study) is not None:
+        return "stopping: the best so far is kept; the same command goes on later"
+    measured = len(measured_records(study))
+    if not measured:
+        return "stopping before a trial has ended: there is no best yet; the same command begins again"
+    what = f"{counted(measured, 'trial')} ended and {'is' if measured == 1 else 'are'} kept, but none is good"
+    return f"stopping: {what} so far; the same command goes on later"
 
 
 def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedShortfall | None:
@@ -235,4 +249,5 @@ def _require_memory_failures(study: Study) -> None:
         why = f"{last.outcome.value}: {last.message}"
         raise EnvironmentProblem(f"no configuration held in a longer run of its own ({why})", reasons)
     outcomes = ", ".join(sorted({result.outcome.value for result in trials}))
-    raise EnvironmentProblem(f"no trial succeeded and none was about memory ({outcomes})", reasons)
+    why = next((": " + " ".join(result.message.split())[:200] for result in trials if result.message), "")
+    raise EnvironmentProblem(f"no trial succeeded and none was about memory ({outcomes}){why}", reasons)

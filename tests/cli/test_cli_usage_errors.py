@@ -43,6 +43,11 @@ MISTAKES = {
     "unknown flag": ((*OK, "--trails", "3"), "--trials"),
     "unknown command": (("rum",), "run"),
     "empty lora target": ((*OK, "--lora-targets", "q_proj,,v_proj"), "empty"),
+    "no file of configurations": (
+        ("estimate", "--configs", "nosuch.jsonl"),
+        "cannot read nosuch.jsonl: No such file",
+    ),
+    "a folder of configurations": (("estimate", "--configs", "."), "Is a directory"),
     "log file nowhere": ((*OK, "--log-file", "no/such/folder/log"), "no/such/folder"),
     "status of nothing": (("status", "--storage", "sqlite:///none.db"), "autotune run"),
     "best of no such study": (("best", "--study", "x", "--storage", "sqlite:///none.db"), "'x'"),

@@ -105,7 +105,8 @@ def test_a_price_that_is_far_too_high_is_not_asked() -> None:
 def test_a_study_keeps_how_sure_it_was_and_tells(tmp_path: Path) -> None:
     study = empty_study(tmp_path)
     fast, tied, slow = (Point(micro_batch_size=size, lora_rank=16) for size in (8, 6, 1))
-    for point, speed in ((slow, 100.0), (tied, 995.0), (fast, 1000.0)):
+    slower = Point(micro_batch_size=2, lora_rank=16)
+    for point, speed in ((slow, 100.0), (slower, 200.0), (tied, 995.0), (fast, 1000.0)):
         add(study, point, trial_result(speed))
     assert kept_remaining(study) is None
     keep_remaining(study, Remaining(share=0.004, beaten=0.05, margin=0.01, points=812))
@@ -129,6 +130,34 @@ def test_a_study_keeps_how_sure_it_was_and_tells(tmp_path: Path) -> None:
     )
     assert "the clock cannot tell it from the winner" in text
     assert certainty_words(Remaining(0.0, 0.0, 0.01, 0)) == "every point that fits is measured"
+
+
+def test_of_one_trial_no_figures_of_what_is_left_are_told(tmp_path: Path) -> None:
+    study = empty_study(tmp_path)
+    add(study, Point(lora_rank=16), trial_result(100.0))
+    add(study, Point(micro_batch_size=64, lora_rank=16), trial_result(outcome=Outcome.OOM))
+    keep_remaining(study, Remaining(share=5.227, beaten=1.0, margin=0.01, points=812))
+    text = findings_text(findings_of(study))
+    assert "too few trials to say (1 measured, 812 not)" in text
+    assert "523" not in text and "522.7" not in text
+
+
+@pytest.mark.parametrize(
+    ("remaining", "words"),
+    [
+        (
+            Remaining(share=2.36, beaten=0.99, margin=0.01, points=3),
+            "more than 100 % expected to be left to gain; 99 % chance that one of 3 unmeasured points is "
+            "over 1 % faster",
+        ),
+        (
+            Remaining(share=0.02, beaten=0.87, margin=0.0, points=1),
+            "2.0 % expected to be left to gain; 87 % chance that the one unmeasured point is faster",
+        ),
+    ],
+)
+def test_what_is_left_is_said_so_that_it_can_be_believed(remaining: Remaining, words: str) -> None:
+    assert certainty_words(remaining) == words
 
 
 def test_a_settled_search_is_not_begun_again_unless_more_is_asked_of_it(tmp_path: Path) -> None:

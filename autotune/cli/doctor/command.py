@@ -39,11 +39,11 @@ def _validate(*, quiet: bool, as_json: bool) -> int:
     from autotune.cli.unchecked import warn_of_versions
     from autotune.display.validations import validation_text
     from autotune.study.storage_url import default_folder
-    from autotune.tuning.folders import check_writable
+    from autotune.tuning.needed_folders import make_data_folder
     from autotune.tuning.validation import MOST_OFF, Validated, all_hold, run_validation, validation_json
 
     folder = default_folder()
-    check_writable(folder, "this machine's figures")
+    make_data_folder(folder, "this machine's figures")
     rows: list[Validated] = []
     try:
         with Telling(quiet=quiet) as telling:

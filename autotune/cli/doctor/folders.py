@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -10,28 +9,20 @@ from autotune.cli.doctor.check import Check
 from autotune.errors import EnvironmentProblem
 from autotune.sizes import format_size
 from autotune.tuning.folders import check_writable
+from autotune.tuning.needed_folders import DATA_HINT, OPERATORS_HINT
 
 LITTLE_DISK_BYTES = 20 * 2**30
 
 
 def folder_checks() -> list[Check]:
     """The user's data folder and the cache of compiled operators."""
+    from autotune.running.ops import operators_folder
     from autotune.study.storage_url import default_folder
 
     return [
-        folder_check("data folder", default_folder(), "set XDG_DATA_HOME to a folder that can be written"),
-        folder_check(
-            "compiled operators",
-            operators_folder(),
-            "set TORCH_EXTENSIONS_DIR to a folder that can be written",
-        ),
+        folder_check("data folder", default_folder(), DATA_HINT),
+        folder_check("compiled operators", operators_folder(), OPERATORS_HINT),
     ]
-
-
-def operators_folder() -> Path:
-    """Where torch keeps what it compiles for DeepSpeed."""
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path(cache) / "torch_extensions")
 
 
 def folder_check(name: str, folder: Path, hint: str) -> Check:
