@@ -50,15 +50,18 @@ def export(
     from autotune.export import EVERY, EXPORTERS, chosen_exporters, export_folder, senseless
     from autotune.tuning.exporting import best_without_loss
     from autotune.tuning.folders import default_export_folder
-    from autotune.tuning.handover import winner_of
+    from autotune.tuning.handover import missing_folder, winner_of
 
     found = find_study(storage, study)
     chosen = _chosen(found, trial)
     winner = winner_of(found, chosen)
     names = formats or (found.inputs.trainer or "deepspeed",)
     exporters = chosen_exporters(names, winner.point)
-    folder = Path(export_dir) if export_dir else default_export_folder(found.name)
+    folder = Path(export_dir) if export_dir is not None else default_export_folder(found.name)
     folder = export_folder(winner, folder, exporters)
+    missing = missing_folder(winner)
+    if missing is not None:
+        click.echo(missing, err=True)
     for name in EXPORTERS if EVERY in names else ():
         reason = senseless(name, winner.point)
         if reason is not None:
@@ -123,5 +126,5 @@ def _offer(study: Study, trainer: str, lossless: Chosen | None) -> str:
     return (
         f"{trainer}: without loss, trial {number} is the best measured, at {speed:,.0f} tok/s "
         f"({point_words(lossless.record.point)}): "
-        f"autotune export --study {study.name} --format {trainer} --trial {number}"
+        f"{study.command('export')} --format {trainer} --trial {number}"
     )

@@ -21,13 +21,16 @@ SHOWN_TIES = 3
 
 def run_text(result: RunResult) -> str:
     """What `autotune run` says at the end where there is a winner."""
+    from autotune.export.script import start_command
+
     parts = [findings_text(result.findings)]
     if result.export_dir is not None:
+        start = start_command(result.findings.gpus, str(result.export_dir / "train.py"))
         parts.append(
             fields(
                 [
                     ("exported", str(result.export_dir)),
-                    ("start it", f"python {result.export_dir / 'train.py'}  (README.md there says more)"),
+                    ("start it", f"{start}  (README.md there says more)"),
                     ("took", duration_words(result.wall_seconds)),
                 ]
             )

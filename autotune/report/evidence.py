@@ -12,7 +12,7 @@ from autotune.study import Record, StudyInputs, redact
 from autotune.study.storage_url import secrets_of
 from autotune.tuning.confirm import effective_records, failed_points, holds
 from autotune.tuning.findings import findings_of
-from autotune.tuning.handover import COMMAND_NOTE, MODEL_NOTE, TRIALS_NOTE
+from autotune.tuning.handover import MODEL_NOTE, TRIALS_NOTE, command_of
 from autotune.tuning.session import measured_records
 from autotune.winner.ranking import ranking
 from trials.wire import ModelSpec, Point, TrialResult
@@ -125,7 +125,7 @@ def gather(study: Study, storage_url: str) -> Evidence:
 
 
 def _safe_command(study: Study, storage_url: str, secrets: Sequence[str]) -> str:
-    command = str(study.note(COMMAND_NOTE) or f"autotune run --study {study.name}")
+    command = command_of(study)
     command = command.replace(storage_url, redact(storage_url))
     return " ".join(redact_word(_cut(word, secrets)) for word in command.split(" "))
 

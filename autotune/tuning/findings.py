@@ -51,6 +51,7 @@ class Findings:
         budget_bytes: device memory for one process.
         ties: other trials that the clock cannot tell from the winner, fastest first.
         remaining: what was expected to be left to gain when the search ended; None where nobody knows.
+        gpus: processes of a trial, one per GPU.
     """
 
     study: str
@@ -61,6 +62,7 @@ class Findings:
     budget_bytes: int
     ties: tuple[Record, ...] = ()
     remaining: Remaining | None = None
+    gpus: int = 1
 
     @property
     def total(self) -> int:
@@ -136,6 +138,7 @@ def findings_of(study: Study) -> Findings:
         budget_bytes=inputs.budget_bytes,
         ties=tuple(tied_with(winner, able, budget_bytes=inputs.budget_bytes)) if winner else (),
         remaining=kept_remaining(study),
+        gpus=inputs.gpus,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -47,12 +48,12 @@ def test_a_loss_is_said_and_the_best_that_loses_nothing_is_offered(
     assert done.stdout.splitlines() == ["out/trl.yaml"]
     assert "trl: checkpoint_fraction 0.5 is lost" in done.stderr
     assert "trial 3 is the best measured, at 2,500 tok/s" in done.stderr
-    offered = done.stderr.partition("autotune export ")[2].split()
-    assert offered == ["--study", shared.name, "--format", "trl", "--trial", "3"]
+    offered = shlex.split(done.stderr.partition("autotune export ")[2])
+    assert offered == [shared.name, *STORAGE, "--format", "trl", "--trial", "3"]
     top = (tmp_path / "out" / "trl.yaml").read_text().splitlines()[:3]
     assert any("LOST: checkpoint_fraction 0.5" in line for line in top)
 
-    taken = in_process("export", *offered, *STORAGE, "--export-dir", "out", "--strict")
+    taken = in_process("export", *offered, "--export-dir", "out", "--strict")
     assert (taken.returncode, taken.stderr) == (0, "")
     written = yaml.safe_load((tmp_path / "out" / "trl.yaml").read_text())
     assert written["per_device_train_batch_size"] == 8
