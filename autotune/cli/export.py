@@ -10,6 +10,7 @@ import click
 from autotune.cli.options import FORMATS, debug_option, json_option, option, storage_option, study_options
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
+from autotune.cli.values import TEXT
 from autotune.errors import ExitCode, NothingFits
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     help="A trainer whose files to write; can be given again; all is every one that makes sense.  "
     "[default: the study's --trainer, else deepspeed]",
 )
-@option("--export-dir", metavar="DIR", help="Where to.  [default: autotune-out/STUDY]")
+@option("--export-dir", type=TEXT, metavar="DIR", help="Where to.  [default: autotune-out/STUDY]")
 @option("--trial", type=click.IntRange(min=1), metavar="N", help="This trial in the winner's place.")
 @option("--strict", is_flag=True, help="Exit with 1 where something of the configuration is lost.")
 @storage_option

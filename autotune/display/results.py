@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.display.columns import fields, table
-from autotune.display.words import duration_words, memory_of, point_words, size_words, speed_words
+from autotune.display.words import (
+    chance_words,
+    duration_words,
+    memory_of,
+    point_words,
+    size_words,
+    speed_words,
+)
 from autotune.sizes import format_size
+from autotune.winner.choice import LOWEST_SHARE
 
 if TYPE_CHECKING:
     from autotune.throughput import Remaining
@@ -17,6 +25,7 @@ if TYPE_CHECKING:
     from autotune.winner import Price
 
 SHOWN_TIES = 3
+MOST_FOR_NOISE = f"{1 - LOWEST_SHARE:.0%}".replace("%", " %")
 
 
 def run_text(result: RunResult) -> str:
@@ -52,6 +61,7 @@ def findings_text(findings: Findings) -> str:
             [
                 ("how sure", certainty_words(findings.remaining) if findings.remaining else ""),
                 ("as fast", ties_words(findings)),
+                ("noisy", noise_words(findings)),
                 ("study", findings.study),
                 ("trials", counts_text(findings)),
             ]
@@ -89,7 +99,7 @@ def certainty_words(remaining: Remaining) -> str:
     """`0.4 % expected to be left to gain; 5 % chance that one of 812 unmeasured is over 1 % faster`."""
     if not remaining.points:
         return "every point that fits is measured"
-    beaten = f"{100 * remaining.beaten:.0f} % chance that one of {remaining.points:,} unmeasured points"
+    beaten = f"{chance_words(remaining.beaten)} chance that one of {remaining.points:,} unmeasured points"
     return (
         f"{100 * remaining.share:.1f} % expected to be left to gain; {beaten} "
         f"is over {100 * remaining.margin:g} % faster"
@@ -104,6 +114,18 @@ def ties_words(findings: Findings) -> str:
     more = len(findings.ties) - len(named)
     text = ", ".join(named) + (f" and {more} more" if more else "")
     return f"{text}: the clock cannot tell {'it' if len(findings.ties) == 1 else 'them'} from the winner"
+
+
+def noise_words(findings: Findings) -> str:
+    """`trial 3 (mb 8 x ga 4, full): its interval overlaps the winner's, but more than 10 % ...`."""
+    if not findings.noisy:
+        return ""
+    one = findings.noisy[0]
+    more = f" and {len(findings.noisy) - 1} more" if len(findings.noisy) > 1 else ""
+    return (
+        f"the interval of trial {one.position} ({point_words(one.point)}){more} overlaps the winner's; "
+        f"no tie, for more than {MOST_FOR_NOISE} is never given up for noise"
+    )
 
 
 def prices_text(prices: Sequence[Price]) -> str:

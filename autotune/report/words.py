@@ -25,8 +25,12 @@ def headline(evidence: Evidence) -> str:
     if not evidence.records:
         return "No trial yet"
     outcomes = {record.result.outcome for record in evidence.records if record.result}
+    if outcomes == {Outcome.HOST_OOM}:
+        return "Nothing that was tried fits the host's memory"
     if outcomes <= {Outcome.OOM, Outcome.HOST_OOM}:
         return f"Nothing that was tried fits {budget}"
+    if not outcomes & {Outcome.OK, Outcome.STOPPED, Outcome.OOM, Outcome.HOST_OOM}:
+        return "Every trial so far failed"
     return f"No configuration trains in {budget} so far"
 
 
