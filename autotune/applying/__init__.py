@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.applying.apply import apply
+from autotune.applying.apply import apply, optimizer
 from autotune.applying.measured import Measured, read_measured
 
-__all__ = ["Measured", "apply", "read_measured"]
+__all__ = ["Measured", "apply", "optimizer", "read_measured"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ def apply(model: Any, winner: str | Path) -> tuple[Any, dict[str, Any]]:
 
     Returns:
         The model to train, with adapters where LoRA won, in training mode; and the DeepSpeed configuration
-        that was measured, for `deepspeed.initialize(model=model, model_parameters=..., config=ds_config)`.
+        that was measured, for `deepspeed.initialize(model=model, model_parameters=..., config=ds_config)`,
+        with `optimizer=autotune.optimizer(...)` where an 8-bit optimizer won.
 
     Raises:
         UsageError: no such file, one of a newer autotune, or a model that the configuration does not suit.
@@ -66,6 +68,30 @@ def apply(model: Any, winner: str | Path) -> tuple[Any, dict[str, Any]]:
         ) from error
     model.train()
     return model, _ds_config(measured)
+
+
+def optimizer(parameters: Iterable[Any], winner: str | Path) -> Any | None:
+    """The optimizer that `deepspeed.initialize` is to be given as `optimizer=`.
+
+    Args:
+        parameters: what is trained, from the model that `apply` has returned.
+        winner: the file `autotune.json`, or the folder that holds it.
+
+    Returns:
+        bitsandbytes' 8-bit AdamW, plain or paged, where that won; None where DeepSpeed makes its own from the
+        configuration.
+
+    Raises:
+        UsageError: no such file, one of a newer autotune, or bitsandbytes is not installed.
+        EnvironmentProblem: the file cannot be read.
+    """
+    from trials.optimizers import client_optimizer
+
+    measured = read_measured(winner)
+    try:
+        return client_optimizer(measured.point, list(parameters))
+    except ImportError as error:
+        raise UsageError(f"{measured.path} needs {error.name or error}", "install it") from error
 
 
 def _set_attention(model: Any, measured: Measured) -> None:

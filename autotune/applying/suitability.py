@@ -63,7 +63,8 @@ def differences(model: Any, measured: Measured) -> list[str]:
     if point.optimizer != "adamw":
         name = "AdamW8bit" if point.optimizer == "adamw8bit" else "PagedAdamW8bit"
         found.append(
-            f"it was measured with bitsandbytes.optim.{name}: give one to deepspeed.initialize as optimizer="
+            f"it was measured with bitsandbytes.optim.{name}: give deepspeed.initialize "
+            "optimizer=autotune.optimizer(parameters, file)"
         )
     if point.offload.endswith("+parameters") and not _is_partitioned(model):
         found.append(

@@ -150,7 +150,7 @@ def _of_trial(what: tuple[str, ...], flags: dict[str, Any]) -> Question:
     record = find_trial(study, int(number))
     budget, rates = _target(flags)
     if budget is None:
-        budget = _own_budget(study)
+        budget = _own_budget(study, int(number))
     return Question(
         name=study.inputs.model,
         model=model_of(study),
@@ -163,12 +163,12 @@ def _of_trial(what: tuple[str, ...], flags: dict[str, Any]) -> Question:
     )
 
 
-def _own_budget(study: Study) -> int:
+def _own_budget(study: Study, number: int) -> int:
     if study.inputs.device == "cpu":
         # There the budget counts what the process holds, offloaded state included, and no CUDA.
         raise UsageError(
             f"the study {study.name} ran on the CPU, whose memory is measured and not predicted",
-            f"'{study.command('show')} NUMBER' has it; --gpu-budget asks whether it would fit a GPU",
+            f"'{study.command('show')} {number}' has it; --gpu-budget asks whether it would fit a GPU",
         )
     return study.inputs.budget_bytes
 

@@ -7,6 +7,7 @@ without another word.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -88,7 +89,7 @@ def _load(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
     from autotune.settings import DEFAULT_NAME, read_settings
 
     path = Path(DEFAULT_NAME) if value is None else Path(value)
-    if value is None and not path.is_file():
+    if value is None and not os.path.lexists(path):
         return value
     file = read_settings(path)
     commands = dict(_commands(ctx))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.display.columns import table
 from autotune.display.room import stdout_columns
 from autotune.display.words import phase_words, point_words
+from autotune.planning.explanation import leaves_no_room
 from autotune.sizes import format_size
 
 if TYPE_CHECKING:
@@ -107,6 +108,9 @@ def _remedies(explanation: Explanation) -> str:
         return "no single change is enough; together these are\n" + _table((explanation.together,))
     if explanation.least is not None:
         return "nothing was found that makes it fit; what comes nearest\n" + _table((explanation.least,))
+    if leaves_no_room(explanation.question, explanation.prediction):
+        outside = format_size(explanation.prediction.outside_allocator_bytes)
+        return f"nothing can fit: {outside} lie outside PyTorch's allocator whatever is trained."
     return "nothing makes it smaller: a larger budget, shorter sequences or a smaller model would."
 
 

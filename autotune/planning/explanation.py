@@ -131,7 +131,7 @@ def explain(question: Question, predictor: Predictor, say: Say) -> Explanation:
     """
     prediction = _predict(question, question.point, predictor)
     limit = broken_limit(prediction, question.budgets)
-    if limit is None:
+    if limit is None or leaves_no_room(question, prediction):
         return Explanation(question, prediction, limit)
     steps = single_steps(question.point, question.gpus)
     say(f"it does not fit: predicting {len(steps)} changes")
@@ -144,6 +144,12 @@ def explain(question: Question, predictor: Predictor, say: Say) -> Explanation:
     if found is not None and broken_limit(found.prediction, question.budgets) is None:
         return Explanation(question, prediction, limit, together=found)
     return Explanation(question, prediction, limit, least=found)
+
+
+def leaves_no_room(question: Question, prediction: Prediction) -> bool:
+    """Whether what a process holds outside PyTorch's allocator is more than the budget by itself."""
+    budget = question.budgets.device_bytes
+    return budget is not None and prediction.outside_allocator_bytes >= budget
 
 
 def _mildest(question: Question, predicted: Sequence[tuple[Step, Prediction]]) -> list[Remedy]:

@@ -69,7 +69,8 @@ def _text_of(path: Path) -> str:
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise UsageError(f"{path} is too large for a configuration file", "give another --config")
-        return path.read_text(encoding="utf-8")
+        # Editors of Windows begin a file with a mark that TOML does not know.
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise EnvironmentProblem(
             f"the configuration file {path} cannot be read: {error.strerror}", "give another --config"

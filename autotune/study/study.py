@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, ParamSpec, TypeVar
@@ -55,6 +55,8 @@ from autotune.study.trial_codec import (
     to_stored,
 )
 from trials.wire import Point, TrialResult
+
+SHOWN_NAMES = 3
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -123,11 +125,7 @@ class Study:
         studies = attempt(storage_url, storage.get_all_studies) if storage else []
         names = [study.study_name for study in studies if SCHEMA in study.user_attrs]
         if storage is None or name not in names:
-            close = get_close_matches(name, names, n=3, cutoff=0.4) or names[-3:]
-            hint = (
-                "studies: " + ", ".join(close) if close else "this storage has none: autotune run begins one"
-            )
-            raise UsageError(f"there is no study {name!r}", hint)
+            raise UsageError(f"there is no study {name!r}", _others(name, names))
         attrs = next(study.user_attrs for study in studies if study.study_name == name)
         return cls(storage_url, storage, name, read_head(attrs, name).inputs)
 
@@ -305,3 +303,15 @@ class Study:
 
     def _do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return attempt(self._url, lambda: function(*args, **kwargs))
+
+
+def _others(name: str, names: Sequence[str]) -> str:
+    """Which studies there are in the place of one that is not."""
+    if not names:
+        return "this storage has none: autotune run begins one"
+    close = get_close_matches(name, names, n=3, cutoff=0.4)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    shown = names[-SHOWN_NAMES:]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return f"studies: {', '.join(shown)}{more}"

@@ -14,7 +14,7 @@ from autotune.tuning.folders import trial_id
 from autotune.tuning.repeats import repeated_failure, repeated_problem
 from autotune.tuning.session import Session, measured_records
 from autotune.winner import choose_winner
-from autotune.winner.choice import same_speed
+from autotune.winner.choice import given_up, same_speed, tied_with, trains_better
 from autotune.winner.ranking import ranking, tokens_per_second
 from trials.wire import Outcome, Point, TrialResult
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 DECISIVE = frozenset({Outcome.OOM, Outcome.HOST_OOM, Outcome.NAN})
 CONFIRM_TIMEOUT_FACTOR = 2.0
 MOST_CONFIRMED = 3
+MOST_BETTER_TRAINED = 2
 CLEARLY_FASTER = 1.05
 RECHECKED_NOTE = "rechecked"
 
@@ -148,6 +149,7 @@ def confirm_winner(session: Session) -> Chosen | None:
     if best is None:
         return None
     best = _against_runner_up(session, best, confirmed, excluded)
+    best = _against_better_training(session, best, excluded)
     if unsettled:
         # The next call tries the faster one again: nothing is known against it.
         session.observer.say("a faster configuration could not be confirmed; the same command tries it again")
@@ -183,6 +185,33 @@ def _against_runner_up(
         return best
     both = [best, dataclasses.replace(runner_up, result=result)]
     return choose_winner(both, budget_bytes=budget_bytes) or best
+
+
+def _against_better_training(session: Session, best: Record, excluded: set[Point]) -> Record:
+    """The winner, unless the clock cannot tell it from what trains better, which then is confirmed too.
+
+    Confirmations move speeds, so that ties appear which the search's own figures did not have.
+    """
+    budget_bytes = session.task.budget.size_bytes
+    for _ in range(MOST_BETTER_TRAINED):
+        others = [record for record in effective_records(session.study) if record.point not in excluded]
+        tied = tied_with(best, others, budget_bytes=budget_bytes)
+        better = [record for record in tied if trains_better(record, best)]
+        if not better:
+            break
+        wanted = min(better, key=given_up)
+        result = confirmation_of(session.study, wanted.point) or _confirm(session, wanted)
+        if not holds(result, budget_bytes):
+            excluded.add(wanted.point)
+            continue
+        wanted = dataclasses.replace(wanted, result=result)
+        chosen = choose_winner([best, wanted], budget_bytes=budget_bytes)
+        if chosen is not wanted:
+            # Alone it is slower, and the winner stays.
+            excluded.add(wanted.point)
+            continue
+        best = wanted
+    return best
 
 
 def _is_doubtful(runner_up: Record, best: Record) -> bool:

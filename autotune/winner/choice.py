@@ -21,6 +21,8 @@ LOWEST_SHARE: Final = 0.90
 # Smaller is better; 8-bit state trains alike whether it is paged or not.
 QUANTIZATION_COST: Final[dict[str, int]] = {"none": 0, "int8": 1, "nf4": 2}
 OPTIMIZER_COST: Final[dict[str, int]] = {"adamw": 0, "adamw8bit": 1, "paged_adamw8bit": 1}
+# So many of the values of `given_up` are about what is learned.
+_LEARNED: Final = 4
 PRECISION_COST: Final[dict[str, int]] = {"fp32": 0, "bf16": 1, "fp16": 2}
 
 
@@ -86,6 +88,11 @@ def tied_with(winner: M, records: Iterable[M], *, budget_bytes: int | None = Non
         return record.point != winner.point and same_speed(slower, faster)
 
     return [record for record in ranking(records, budget_bytes=budget_bytes) if is_tied(record)]
+
+
+def trains_better(record: Measured, other: Measured) -> bool:
+    """Whether it gives up less than the other of what is learned; headroom and speed do not count."""
+    return given_up(record)[:_LEARNED] < given_up(other)[:_LEARNED]
 
 
 def given_up(record: Measured) -> tuple[float, int, int, int, float]:

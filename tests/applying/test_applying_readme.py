@@ -35,15 +35,15 @@ print("trained", sum(p.numel() for p in trained), engine.zero_optimization_stage
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_readme_s_ten_lines_train(tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimizer", ["adamw", "adamw8bit"])
+def test_the_readme_s_ten_lines_train(tmp_path: Path, optimizer: str) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     example = re.search(r"test_applying_readme\.py runs.*?```python\n(.*?)```", text, re.DOTALL)
     assert example is not None
     lines = [line for line in example[1].splitlines() if line.strip()]
     assert len(lines) <= 10
-    write_record(
-        tmp_path / "out", micro_batch_size=2, gradient_accumulation_steps=2, lora_rank=16, zero_stage=1
-    )
+    point = {"micro_batch_size": 2, "gradient_accumulation_steps": 2, "lora_rank": 16, "zero_stage": 1}
+    write_record(tmp_path / "out", **point, optimizer=optimizer)
     script = tmp_path / "mine.py"
     script.write_text(BEFORE + example[1] + AFTER)
     # DeepSpeed builds an operator at its first start, about a minute, or waits for whoever does.

@@ -83,3 +83,11 @@ def test_a_trial_that_fits_is_explained_with_what_is_to_spare(in_process: InProc
     assert "it fits in 24.0 GiB, with 2" in done.stdout
     assert f"mb {GOOD.micro_batch_size} x ga {GOOD.gradient_accumulation_steps}" in done.stdout
     assert "what would make it fit" not in done.stdout
+
+
+@pytest.mark.slow
+def test_a_budget_below_what_cuda_itself_takes_is_told_at_once(in_process: InProcess) -> None:
+    done = in_process("explain", json.dumps(POINT), *MODEL, "--gpu-budget", "1GB")
+    assert done.returncode == 0
+    assert "nothing can fit" in done.stdout and "outside PyTorch's allocator" in done.stdout
+    assert "changes" not in done.stderr

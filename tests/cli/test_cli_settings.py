@@ -219,3 +219,19 @@ def test_every_line_that_init_comments_out_is_a_setting_that_is_accepted() -> No
     assert values["trials"] == 40 and values["gpu_budget"] == 24 * 2**30
     file = tomllib.loads(Path("autotune.toml").read_text())
     assert {*file, *file["run"]} - {"run"} >= {"model", "space", "timeout", "seed", "storage", "log-file"}
+
+
+@pytest.mark.parametrize("kind", ["folder", "dangling link"])
+def test_a_file_of_the_usual_name_that_cannot_be_read_is_told(kind: str, in_process: InProcess) -> None:
+    if kind == "folder":
+        Path("autotune.toml").mkdir()
+    else:
+        Path("autotune.toml").symlink_to("gone.toml")
+    done = in_process("plan", "--model", "tiny-llama", "--gpu-budget", "8GB")
+    assert done.returncode == 2 and "autotune.toml" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_a_byte_order_mark_is_no_mistake() -> None:
+    Path("autotune.toml").write_bytes(b"\xef\xbb\xbftrials = 7\n")
+    assert parsed("run", "--model", "tiny-llama")["trials"] == 7

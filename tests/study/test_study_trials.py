@@ -169,8 +169,12 @@ def test_an_unknown_study_is_told_with_close_names(storage_url: str, inputs: Stu
     with pytest.raises(UsageError, match="there is no study 'tiny'"):
         Study.load(storage_url, "tiny")
     name = Study.open(storage_url, inputs).name
-    with pytest.raises(UsageError, match=f"studies: {name}"):
+    with pytest.raises(UsageError, match=f"did you mean {name}"):
         Study.load(storage_url, name[:-2])
+    for number in range(4):
+        Study.open(storage_url, inputs, name=f"night {number}")
+    with pytest.raises(UsageError, match="studies: night 1, night 2, night 3 and 2 more"):
+        Study.load(storage_url, "zzzz")
     assert Study.load(storage_url, name).inputs == inputs
 
 

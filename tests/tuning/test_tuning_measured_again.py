@@ -128,3 +128,36 @@ def test_a_runner_up_measured_alone_and_clearly_slower_is_left_alone(tmp_path: P
     measured(session, (1000.0, "fresh"), (900.0, "fresh"))
     assert confirm_winner(session) is not None
     assert len(runner.asked) == 1
+
+
+def ranks(session: Session, *speeds: tuple[int, float]) -> dict[int, Point]:
+    found = {rank: Point(lora_rank=rank) for rank, _ in speeds}
+    for rank, speed in speeds:
+        add(session.study, found[rank], trial_result(speed))
+    return found
+
+
+def test_a_tie_that_the_longer_run_made_goes_to_what_trains_better(tmp_path: Path) -> None:
+    # 980 is no tie with 1,000; with the 985 that the longer run gives it is one. The runner-up is rank 8.
+    answers = trial_result(985.0), trial_result(984.0), trial_result(982.0)
+    session, runner, _ = session_of(tmp_path, *answers)
+    points_of = ranks(session, (16, 1000.0), (32, 980.0), (8, 984.0))
+    chosen = confirm_winner(session)
+
+    assert chosen is not None and chosen.record.point == points_of[32]
+    assert chosen.measured.tokens_per_second == 982.0
+    asked = [(spec.point.lora_rank, spec.confirm) for spec, _ in runner.asked]
+    assert asked == [(16, True), (8, False), (32, True)]
+    again = best_so_far(session.study)
+    assert again is not None and again.record.point == points_of[32]
+
+
+def test_what_trains_better_and_is_slower_alone_or_does_not_hold_leaves_the_winner(tmp_path: Path) -> None:
+    oom = trial_result(outcome=Outcome.OOM, device_bytes=100 * MIB)
+    session, runner, _ = session_of(
+        tmp_path, trial_result(985.0), trial_result(984.0), oom, trial_result(800.0)
+    )
+    points_of = ranks(session, (16, 1000.0), (8, 984.0), (32, 978.0), (64, 976.0))
+    chosen = confirm_winner(session)
+    assert chosen is not None and chosen.record.point == points_of[16]
+    assert [spec.point.lora_rank for spec, _ in runner.asked] == [16, 8, 64, 32]
