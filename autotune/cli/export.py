@@ -10,6 +10,7 @@ import click
 from autotune.cli.options import FORMATS, debug_option, json_option, option, storage_option, study_options
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
+from autotune.cli.values import TEXT
 from autotune.errors import ExitCode, NothingFits
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     help="A trainer whose files to write; can be given again; all is every one that makes sense.  "
     "[default: the study's --trainer, else deepspeed]",
 )
-@option("--export-dir", metavar="DIR", help="Where to.  [default: autotune-out/STUDY]")
+@option("--export-dir", type=TEXT, metavar="DIR", help="Where to.  [default: autotune-out/STUDY]")
 @option("--trial", type=click.IntRange(min=1), metavar="N", help="This trial in the winner's place.")
 @option("--strict", is_flag=True, help="Exit with 1 where something of the configuration is lost.")
 @storage_option
@@ -50,15 +51,18 @@ def export(
     from autotune.export import EVERY, EXPORTERS, chosen_exporters, export_folder, senseless
     from autotune.tuning.exporting import best_without_loss
     from autotune.tuning.folders import default_export_folder
-    from autotune.tuning.handover import winner_of
+    from autotune.tuning.handover import missing_folder, winner_of
 
     found = find_study(storage, study)
     chosen = _chosen(found, trial)
     winner = winner_of(found, chosen)
     names = formats or (found.inputs.trainer or "deepspeed",)
     exporters = chosen_exporters(names, winner.point)
-    folder = Path(export_dir) if export_dir else default_export_folder(found.name)
+    folder = Path(export_dir) if export_dir is not None else default_export_folder(found.name)
     folder = export_folder(winner, folder, exporters)
+    missing = missing_folder(winner)
+    if missing is not None:
+        click.echo(missing, err=True)
     for name in EXPORTERS if EVERY in names else ():
         reason = senseless(name, winner.point)
         if reason is not None:
@@ -123,5 +127,5 @@ def _offer(study: Study, trainer: str, lossless: Chosen | None) -> str:
     return (
         f"{trainer}: without loss, trial {number} is the best measured, at {speed:,.0f} tok/s "
         f"({point_words(lossless.record.point)}): "
-        f"autotune export --study {study.name} --format {trainer} --trial {number}"
+        f"{study.command('export')} --format {trainer} --trial {number}"
     )

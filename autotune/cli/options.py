@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from autotune.cli.completing import complete_gpus, complete_models, complete_spaces, complete_studies
-from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, REUSE, SHARE, SIZE
+from autotune.cli.values import DURATION, FOLDER, GLOBAL_BATCH, NAMES, REUSE, SHARE, SIZE, TEXT
 from autotune.errors import UsageError
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -53,11 +53,13 @@ debug_option = option("--debug", is_flag=True, expose_value=False, help="Show th
 json_option = option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 storage_option = option(
     "--storage",
+    type=TEXT,
     metavar="URL",
     help="Where studies are kept, e.g. sqlite:///s.db.  [default: the user's data folder]",
 )
 study_option = option(
     "--study",
+    type=TEXT,
     metavar="NAME",
     shell_complete=complete_studies,
     help="The study.  [default: the last one]",
@@ -92,6 +94,7 @@ study_options = stack(
     ),
     option(
         "--study",
+        type=TEXT,
         metavar="NAME",
         callback=_named_or,
         shell_complete=complete_studies,
@@ -156,7 +159,12 @@ search_options = stack(
     option(
         "--lora-targets", type=NAMES, help="Modules that get LoRA.  [default: all linear layers but the head]"
     ),
-    option("--trainer", metavar="NAME", help="Search only what this trainer can express, e.g. trl."),
+    option(
+        "--trainer",
+        type=click.Choice(FORMATS[:-1], case_sensitive=False),
+        metavar="NAME",
+        help="Search only what this trainer can express, e.g. trl.",
+    ),
 )
 
 run_options = stack(
@@ -175,10 +183,14 @@ run_options = stack(
         help="For the search of this call; confirming the winner comes after it.",
     ),
     option("--trial-timeout", type=DURATION, default="10m", show_default=True, help="For one trial."),
-    option("--device", type=click.Choice(DEVICES), help="[default: cuda if there is a GPU, else cpu]"),
+    option(
+        "--device",
+        type=click.Choice(DEVICES, case_sensitive=False),
+        help="[default: cuda if there is a GPU, else cpu]",
+    ),
     option(
         "--sampler",
-        type=click.Choice(SAMPLERS),
+        type=click.Choice(SAMPLERS, case_sensitive=False),
         default="physics",
         show_default=True,
         help="What proposes points.",
@@ -192,6 +204,7 @@ run_options = stack(
     ),
     option(
         "--study",
+        type=TEXT,
         metavar="NAME",
         shell_complete=complete_studies,
         help="The study's name.  [default: found by its inputs]",
@@ -204,7 +217,9 @@ run_options = stack(
         show_default=True,
         help="Learn from similar studies: auto, own (none of those that are shipped), off, or names.",
     ),
-    option("--export-dir", metavar="DIR", help="The winner's folder.  [default: autotune-out/STUDY]"),
+    option(
+        "--export-dir", type=TEXT, metavar="DIR", help="The winner's folder.  [default: autotune-out/STUDY]"
+    ),
     option(
         "--export",
         type=click.Choice(FORMATS, case_sensitive=False),
@@ -222,7 +237,9 @@ run_options = stack(
     ),
 )
 
-log_file_option = option("--log-file", metavar="FILE", help="Append the progress, with times, to this file.")
+log_file_option = option(
+    "--log-file", type=TEXT, metavar="FILE", help="Append the progress, with times, to this file."
+)
 quiet_option = option("--quiet", is_flag=True, help="No progress, only the result and errors.")
 progress_options = stack(
     quiet_option,

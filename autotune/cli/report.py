@@ -10,13 +10,16 @@ import click
 from autotune.cli.options import debug_option, json_option, option, storage_option, study_options
 from autotune.cli.output import print_json, print_text
 from autotune.cli.studies import find_study
+from autotune.cli.values import TEXT
+from autotune.errors import UsageError
 
 LONGEST_STEM = 200
+STANDARD_STREAM = "-"
 
 
 @click.command("report")
 @study_options
-@option("--output", metavar="FILE.html", help="Where to.  [default: STUDY.html]")
+@option("--output", type=TEXT, metavar="FILE.html", help="Where to; '-' is stdout.  [default: STUDY.html]")
 @storage_option
 @json_option
 @debug_option
@@ -30,10 +33,17 @@ def report(study: str | None, output: str | None, storage: str | None, as_json: 
     from autotune.study import default_storage_url
 
     found = find_study(storage, study)
+    to_stdout = output == STANDARD_STREAM
+    if to_stdout and as_json:
+        raise UsageError("--json and the page cannot both go to stdout", "name a file with --output")
     path = Path(output) if output else Path(f"{_stem(found.name)}.html")
-    check_place(path)
+    if not to_stdout:
+        check_place(path)
     evidence = gather(found, storage or default_storage_url())
     forecast = forecast_of(evidence, lambda text: click.echo(text, err=True))
+    if to_stdout:
+        print_text(report_page(evidence, forecast))
+        return 0
     size_bytes = write_page(path, report_page(evidence, forecast))
     if as_json:
         print_json({"study": found.name, "output": str(path), "size_bytes": size_bytes})

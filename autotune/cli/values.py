@@ -156,6 +156,17 @@ class ReuseType(click.ParamType[str | tuple[str, ...]]):
         return word if word in ("auto", "own", "off") else NAMES.convert(value, param, ctx)
 
 
+class TextType(click.types.StringParamType):
+    """A text that is not empty: an unset variable of a shell is no wish for the default."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as given."""
+        text: str = super().convert(value, param, ctx)
+        if not text.strip():
+            self.fail("it is empty: leave the flag out for the default", param, ctx)
+        return text
+
+
 class FolderType(click.ParamType[str]):
     """A folder that exists."""
 
@@ -165,8 +176,8 @@ class FolderType(click.ParamType[str]):
         """The path as given."""
         from pathlib import Path
 
-        if not Path(value).is_dir():
-            self.fail(f"{value} is no folder", param, ctx)
+        if not value or not Path(value).is_dir():
+            self.fail(f"{value!r} is no folder", param, ctx)
         return str(value)
 
 
@@ -178,3 +189,4 @@ NAMES = NamesType()
 REUSE = ReuseType()
 SHARE = ShareType()
 SIZES = SizesType()
+TEXT = TextType()

@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.display.columns import fields, table
-from autotune.display.words import duration_words, memory_of, point_words, size_words, speed_words
+from autotune.display.words import (
+    chance_words,
+    duration_words,
+    memory_of,
+    point_words,
+    size_words,
+    speed_words,
+)
 from autotune.sizes import format_size
+from autotune.winner.choice import LOWEST_SHARE
 from trials.wire import Outcome
 
 if TYPE_CHECKING:
@@ -18,17 +26,21 @@ if TYPE_CHECKING:
     from autotune.winner import Price
 
 SHOWN_TIES = 3
+MOST_FOR_NOISE = f"{1 - LOWEST_SHARE:.0%}".replace("%", " %")
 
 
 def run_text(result: RunResult) -> str:
     """What `autotune run` says at the end where there is a winner."""
+    from autotune.export.script import start_command
+
     parts = [findings_text(result.findings)]
     if result.export_dir is not None:
+        start = start_command(result.findings.gpus, str(result.export_dir / "train.py"))
         parts.append(
             fields(
                 [
                     ("exported", str(result.export_dir)),
-                    ("start it", f"python {result.export_dir / 'train.py'}  (README.md there says more)"),
+                    ("start it", f"{start}  (README.md there says more)"),
                     ("took", duration_words(result.wall_seconds)),
                 ]
             )
@@ -50,6 +62,7 @@ def findings_text(findings: Findings) -> str:
             [
                 ("how sure", how_sure(findings)),
                 ("as fast", ties_words(findings)),
+                ("noisy", noise_words(findings)),
                 ("study", findings.study),
                 ("trials", counts_text(findings)),
             ]
@@ -114,7 +127,7 @@ def certainty_words(remaining: Remaining) -> str:
     one = "the one" if remaining.points == 1 else f"one of {remaining.points:,}"
     points = f"{one} unmeasured {'point' if remaining.points == 1 else 'points'}"
     margin = f"over {100 * remaining.margin:g} % " if remaining.margin else ""
-    beaten = f"{100 * remaining.beaten:.0f} % chance that {points} is {margin}faster"
+    beaten = f"{chance_words(remaining.beaten)} chance that {points} is {margin}faster"
     return f"{gain_words(remaining.share)} expected to be left to gain; {beaten}"
 
 
@@ -131,6 +144,18 @@ def ties_words(findings: Findings) -> str:
     more = len(findings.ties) - len(named)
     text = ", ".join(named) + (f" and {more} more" if more else "")
     return f"{text}: the clock cannot tell {'it' if len(findings.ties) == 1 else 'them'} from the winner"
+
+
+def noise_words(findings: Findings) -> str:
+    """`trial 3 (mb 8 x ga 4, full): its interval overlaps the winner's, but more than 10 % ...`."""
+    if not findings.noisy:
+        return ""
+    one = findings.noisy[0]
+    more = f" and {len(findings.noisy) - 1} more" if len(findings.noisy) > 1 else ""
+    return (
+        f"the interval of trial {one.position} ({point_words(one.point)}){more} overlaps the winner's; "
+        f"no tie, for more than {MOST_FOR_NOISE} is never given up for noise"
+    )
 
 
 def prices_text(prices: Sequence[Price]) -> str:

@@ -67,6 +67,13 @@ def duration_words(seconds: float) -> str:
     return f"{whole // 86_400}d {whole % 86_400 // 3600:02d}h"
 
 
+def chance_words(share: float) -> str:
+    """`21 %`; what is neither impossible nor certain is never told as 0 or 100 %."""
+    if 0.0 < share < 0.01:
+        return "less than 1 %"
+    return "more than 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+
+
 def phase_words(phase: str) -> str:
     """A phase in words; one that this version does not know stays as it is."""
     return PHASE_WORDS[Phase(phase)] if phase in set(Phase) else phase

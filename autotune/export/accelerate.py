@@ -13,7 +13,7 @@ from string import Template
 from typing import Any
 
 from autotune.export.ds_config import with_zero_block
-from autotune.export.exporter import Exporter, environment, header
+from autotune.export.exporter import Exporter, environment, header, script_header
 from autotune.export.script import script_facts
 from autotune.export.template import render
 from autotune.export.winner import Winner
@@ -58,11 +58,10 @@ def exported(winner: Winner) -> Mapping[str, str]:
     """The files."""
     command = start(winner)
     top = header("accelerate", winner, command)
-    first, *others = top[:-1]
     template = files("autotune.export").joinpath("train_accelerate.py.tmpl").read_text(encoding="utf-8")
     text = Template(render(template, script_facts(winner)))
     script = text.substitute(
-        header="\n".join([first, *([""] if others else []), *others]), start=command, script=SCRIPT
+        header=script_header("accelerate", winner, command), start=command, script=SCRIPT
     )
     remark = (
         f"The numbers are in {DS_CONFIG}; LoRA, quantization, attention, checkpointing and the sequence "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from autotune.export.escaping import docstring, one_line
 from autotune.export.winner import Winner
 from autotune.sizes import format_size
 from autotune.space.trainers import TITLES, losses
@@ -52,7 +53,7 @@ def loss_words(trainer: str, winner: Winner) -> tuple[str, ...]:
 
 
 def header(exporter_name: str, winner: Winner, start: str, *remarks: str) -> tuple[str, ...]:
-    """The first lines of an exported file: what it is, what is lost, how it starts.
+    """The first lines of an exported file: what it is, what is lost, how it starts; fit for comments.
 
     Args:
         exporter_name: the trainer's.
@@ -65,9 +66,15 @@ def header(exporter_name: str, winner: Winner, start: str, *remarks: str) -> tup
     memory = f" in {format_size(needs)}" if needs is not None else ""
     speed = f"{measured.tokens_per_second or 0.0:,.0f} tokens/s{memory}"
     return (
-        f"{winner.model.name} for {TITLES[exporter_name]}: {winner.point.method} fine-tuning, measured by "
-        f"autotune at {speed}.",
+        f"{one_line(winner.model.name)} for {TITLES[exporter_name]}: {winner.point.method} fine-tuning, "
+        f"measured by autotune at {speed}.",
         *(f"LOST: {words}." for words in loss_words(exporter_name, winner)),
         f"Start, in this folder: {start}",
         *remarks,
     )
+
+
+def script_header(exporter_name: str, winner: Winner, start: str) -> str:
+    """The same for a script's docstring, which says itself how it starts."""
+    first, *others = header(exporter_name, winner, start)[:-1]
+    return docstring("\n".join([first, *([""] if others else []), *others]))

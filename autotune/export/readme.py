@@ -13,8 +13,17 @@ from autotune.export.arguments import (
     optimizer_arguments,
     precision_arguments,
 )
+from autotune.export.escaping import (
+    code_block,
+    code_span,
+    markdown_words,
+    one_command,
+    shell_words,
+    table_cell,
+)
 from autotune.export.exporter import Exporter, loss_words
 from autotune.export.record import tokens_per_step
+from autotune.export.script import start
 from autotune.export.template import render
 from autotune.export.winner import Winner
 from autotune.sizes import format_size
@@ -33,23 +42,25 @@ def readme(winner: Winner, exporters: Sequence[Exporter] = ()) -> str:
         "nvme": point.offload.startswith("nvme_"),
         "partly_checkpointed": 0 < point.checkpoint_fraction < 1,
         "quantized": point.quantization != "none",
+        "several_gpus": winner.gpus > 1,
         "trainers": any(_has_own_files(exporter) for exporter in exporters),
         "weights_known": winner.weights_source is not None,
     }
-    machine = measured.gpu.name if measured.gpu else "the CPU"
+    machine = table_cell(markdown_words(measured.gpu.name)) if measured.gpu else "the CPU"
     budget = format_size(winner.gpu_budget_bytes)
     template = files("autotune.export").joinpath("README.md.tmpl").read_text(encoding="utf-8")
     # A block that is left out leaves the blank lines around it.
     text = re.sub(r"\n{3,}", "\n\n", render(template, facts))
     return Template(text).substitute(
-        title=f"{winner.model.name}: {point.method} fine-tuning in {budget}",
+        title=f"{markdown_words(winner.model.name)}: {point.method} fine-tuning in {budget}",
         machine=machine if winner.gpus == 1 else f"{winner.gpus} x {machine}",
         summary="\n".join(f"| {name} | {value} |" for name, value in _summary(winner)),
-        requirements=" ".join(_requirements(winner)),
-        weights=winner.weights_source or "",
+        starting=code_block(_starting(winner)),
+        gpus=winner.gpus,
+        weights=code_span(winner.weights_source or ""),
         seq_len=f"{winner.seq_len:,}",
         arguments="\n".join(f"    {argument}," for argument in _training_arguments(winner)),
-        command=winner.command,
+        command=code_block(one_command(winner.command)),
         trainers="\n\n".join(_trainer(one, winner) for one in exporters if _has_own_files(one)),
     )
 
@@ -65,7 +76,20 @@ def _trainer(exporter: Exporter, winner: Winner) -> str:
     lines += [f"Lost: {words}." for words in loss_words(exporter.name, winner)]
     if exporter.requirements:
         lines.append(f"`pip install {' '.join(exporter.requirements)}`, in an environment of its own.")
-    return "\n".join([*lines, "", "```sh", exporter.start(winner), "```"])
+    return "\n".join([*lines, "", code_block(exporter.start(winner))])
+
+
+def _starting(winner: Winner) -> str:
+    """The commands that install what is needed, do what was measured, and train."""
+    command = start(winner)
+    pause = " " * max(2, 45 - len(command))
+    return "\n".join(
+        [
+            shell_words(["pip", "install", *_requirements(winner)]),
+            f"{command}{pause}# 20 steps on random tokens: what was measured",
+            f"{command} --data my.jsonl --steps 1000 --learning-rate 1e-4 --output trained",
+        ]
+    )
 
 
 def _summary(winner: Winner) -> list[tuple[str, str]]:
@@ -74,11 +98,11 @@ def _summary(winner: Winner) -> list[tuple[str, str]]:
         ("throughput", f"{measured.tokens_per_second or 0.0:,.0f} tokens/s"),
         ("tokens per optimizer step", f"{tokens_per_step(winner):,}"),
     ]
-    sizes = (
-        ("device memory needed", measured.required_device_bytes),
-        ("device memory held where there is more", measured.device_bytes),
-        ("host memory", measured.host_peak_bytes),
-    )
+    sizes = [("device memory needed", measured.required_device_bytes)]
+    if winner.device != "cpu":
+        # There no allocator keeps what it has had, and what is held says nothing.
+        sizes.append(("device memory held where there is more", measured.device_bytes))
+    sizes.append(("host memory", measured.host_peak_bytes))
     rows += [(name, format_size(size)) for name, size in sizes if size is not None]
     for name, value in winner.point.model_dump(mode="json", exclude_none=True).items():
         rows.append((f"`{name}`", str(value).lower() if isinstance(value, bool) else str(value)))

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
+from string import Template
 
+from autotune.export.escaping import shell_words
 from autotune.export.exporter import Exporter
 from autotune.export.template import render
 from autotune.export.winner import Winner
+
+SCRIPT = "train.py"
 
 
 def script_facts(winner: Winner) -> dict[str, bool]:
@@ -36,12 +40,24 @@ def script_facts(winner: Winner) -> dict[str, bool]:
 def train_script(winner: Winner) -> str:
     """The text of `train.py`."""
     template = files("autotune.export").joinpath("train.py.tmpl").read_text(encoding="utf-8")
-    return render(template, script_facts(winner))
+    facts = {**script_facts(winner), "several_gpus": winner.gpus > 1}
+    return Template(render(template, facts)).substitute(start=start(winner))
 
 
 def start(winner: Winner) -> str:
-    """How it starts; it sets its environment itself."""
-    return "python train.py" if winner.gpus == 1 else f"torchrun --nproc-per-node {winner.gpus} train.py"
+    """How it starts, in its folder; it sets its environment itself."""
+    return start_command(winner.gpus)
+
+
+def start_command(gpus: int, script: str = SCRIPT) -> str:
+    """The shell command that trains as it was measured.
+
+    Args:
+        gpus: processes, one per GPU.
+        script: the path of `train.py`.
+    """
+    launcher = ["python"] if gpus == 1 else ["torchrun", "--nproc-per-node", str(gpus)]
+    return shell_words([*launcher, script])
 
 
 def exported(winner: Winner) -> Mapping[str, str]:
@@ -49,4 +65,4 @@ def exported(winner: Winner) -> Mapping[str, str]:
     return {}
 
 
-EXPORTER = Exporter("script", "train.py", ("train.py",), exported, start)
+EXPORTER = Exporter("script", SCRIPT, (SCRIPT,), exported, start)

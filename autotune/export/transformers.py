@@ -17,7 +17,7 @@ from autotune.export.arguments import (
     precision_arguments,
     schedule_arguments,
 )
-from autotune.export.exporter import Exporter, header, torchrun
+from autotune.export.exporter import Exporter, header, script_header, torchrun
 from autotune.export.script import script_facts
 from autotune.export.template import render
 from autotune.export.winner import Winner
@@ -34,7 +34,7 @@ def start(winner: Winner) -> str:
 
 
 def arguments_text(winner: Winner, trainer: str, command: str) -> str:
-    """`transformers.yaml`: TrainingArguments and nothing else, for `HfArgumentParser.parse_yaml_file`."""
+    """TrainingArguments and nothing else, for `HfArgumentParser.parse_yaml_file`."""
     return yaml_text(
         (
             *header(trainer, winner, command),
@@ -58,13 +58,14 @@ def arguments_text(winner: Winner, trainer: str, command: str) -> str:
     )
 
 
-def script_text(winner: Winner, trainer: str, command: str, script: str) -> str:
-    """The script; with `adapter_config.json` where the trainer is peft."""
+def script_text(winner: Winner, trainer: str, command: str, script: str, arguments: str) -> str:
+    """The script, which reads the file of arguments; with `adapter_config.json` where the trainer is peft."""
     template = files("autotune.export").joinpath("train_transformers.py.tmpl").read_text(encoding="utf-8")
     facts = {**script_facts(winner), "adapter_folder": trainer == "peft"}
-    first, *others = header(trainer, winner, command)[:-1]
-    lines = "\n".join([first, *([""] if others else []), *others])
-    return Template(render(template, facts)).substitute(header=lines, start=command, script=script)
+    top = script_header(trainer, winner, command)
+    return Template(render(template, facts)).substitute(
+        header=top, start=command, script=script, arguments=arguments
+    )
 
 
 def exported(winner: Winner) -> Mapping[str, str]:
@@ -72,7 +73,7 @@ def exported(winner: Winner) -> Mapping[str, str]:
     command = start(winner)
     return {
         ARGUMENTS: arguments_text(winner, "transformers", command),
-        SCRIPT: script_text(winner, "transformers", command, SCRIPT),
+        SCRIPT: script_text(winner, "transformers", command, SCRIPT, ARGUMENTS),
     }
 
 

@@ -15,6 +15,7 @@ class Winner(Strict):
     study: str = Field(description="the study's name")
     model: ModelSpec
     hub_id: str | None = Field(None, description="where the weights are, if `model.name` is a card's name")
+    folder: str | None = Field(None, description="the model's folder, absolute, where it is a local one")
     seq_len: int = Field(ge=1, description="tokens per sequence")
     global_batch: int | None = Field(description="sequences per optimizer step asked for; None: any")
     gpus: int = Field(1, ge=1, description="data-parallel processes, one per GPU")
@@ -55,4 +56,4 @@ class Winner(Strict):
         """
         name = self.model.name
         known = "/" in name and not name.endswith(".json")
-        return self.model.weights or self.hub_id or (name if known else None)
+        return self.model.weights or self.folder or self.hub_id or (name if known else None)

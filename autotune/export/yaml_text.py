@@ -18,6 +18,15 @@ class _Indented(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    # PyYAML's other styles do not give all line breaks back: U+0085 comes back as a space.
+    style = None if text.isprintable() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Indented.add_representer(str, _text)
+
+
 def yaml_text(header: Iterable[str], sections: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
     """A YAML document.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from autotune.display.words import end_words, memory_of, point_words, size_words, speed_words
+from autotune.display.words import chance_words, end_words, memory_of, point_words, size_words, speed_words
 from autotune.report.contenders import Contender
+from autotune.winner.choice import LOWEST_SHARE
 from trials.wire import Outcome, Phase, TrialResult
 
 if TYPE_CHECKING:
@@ -42,10 +43,11 @@ def statements(evidence: Evidence, others: list[Contender]) -> list[Statement]:
     if tied:
         words = _counted(tied, "other configuration is", "other configurations are")
         found.append(Statement("plain", f"{words} as fast within the noise."))
-    elif len(evidence.ranked) > 1:
+    elif len(evidence.ranked) > 1 and not evidence.noisy:
         found.append(
             Statement("good", "No other configuration that was measured is as fast within the noise.")
         )
+    found += _noise(evidence)
     found += _left(evidence)
     found += _failed(evidence)
     if chosen.measured.gpu is not None and chosen.measured.gpu.other_processes:
@@ -108,6 +110,24 @@ def _memory(result: TrialResult) -> Statement:
     return Statement("plain", f"It ran inside the budget and held {needed}.")
 
 
+def _noise(evidence: Evidence) -> list[Statement]:
+    """What the intervals alone would call as fast, and why it is not."""
+    if not evidence.noisy:
+        return []
+    one = evidence.noisy[0]
+    speed = one.result.tokens_per_second if one.result else None
+    several = len(evidence.noisy) > 1
+    overlap = "have intervals that overlap" if several else "has an interval that overlaps"
+    who = f"Trial {one.position} ({point_words(one.point)}, {speed_words(speed)})"
+    who += f" and {_counted(len(evidence.noisy) - 1, 'other', 'others')}" if several else ""
+    text = (
+        f"{who} {overlap} the winner's: the measurements are noisy. {'They do' if several else 'It does'} "
+        f"not count as equally fast, for the medians are more than {1 - LOWEST_SHARE:.0%} apart, and more "
+        "than that is never given up for noise."
+    )
+    return [Statement("caution", text)]
+
+
 def _left(evidence: Evidence) -> list[Statement]:
     from autotune.tuning.certainty import is_guess
 
@@ -126,9 +146,10 @@ def _left(evidence: Evidence) -> list[Statement]:
         return [Statement("good", "Every configuration of the space that fits was measured.")]
     share = f"{remaining.share:.1%}" if remaining.share <= 1.0 else "more than 100%"
     margin = f"more than {100 * remaining.margin:g}% " if remaining.margin else ""
+    beaten = chance_words(remaining.beaten).replace(" %", "%")
     text = (
         f"Of {remaining.points:,} unmeasured configurations one is {margin}faster with a probability of "
-        f"{remaining.beaten:.0%}; {share} is expected to be left to gain."
+        f"{beaten}; {share} is expected to be left to gain."
     )
     return [Statement("plain" if remaining.beaten < LIKELY_BEATEN else "caution", text)]
 

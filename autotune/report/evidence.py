@@ -8,11 +8,12 @@ from datetime import datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from autotune.export.escaping import one_command
 from autotune.study import Record, StudyInputs, redact
 from autotune.study.storage_url import secrets_of
 from autotune.tuning.confirm import effective_records, failed_points, holds
 from autotune.tuning.findings import findings_of
-from autotune.tuning.handover import COMMAND_NOTE, MODEL_NOTE, TRIALS_NOTE
+from autotune.tuning.handover import MODEL_NOTE, TRIALS_NOTE, command_of
 from autotune.tuning.session import measured_records
 from autotune.winner.ranking import ranking
 from trials.wire import ModelSpec, Point, TrialResult
@@ -47,6 +48,9 @@ class Evidence:
         planned: how many trials were asked for; None where that is not known.
         model: None where the study does not hold it.
         command: reproduces the study.
+        export_command: writes the winner's folder.
+        show_command: shows the study; with a number after it one trial.
+        noisy: trials whose interval overlaps the winner's without their counting as equally fast.
     """
 
     name: str
@@ -65,6 +69,9 @@ class Evidence:
     planned: int | None
     model: ModelSpec | None
     command: str
+    export_command: str
+    show_command: str
+    noisy: tuple[Record, ...] = ()
 
     @property
     def budget_bytes(self) -> int:
@@ -121,11 +128,14 @@ def gather(study: Study, storage_url: str) -> Evidence:
         planned=study.note(TRIALS_NOTE),
         model=ModelSpec.model_validate(note) if note is not None else None,
         command=_safe_command(study, storage_url, secrets),
+        export_command=study.command("export"),
+        show_command=study.command("show"),
+        noisy=findings.noisy,
     )
 
 
 def _safe_command(study: Study, storage_url: str, secrets: Sequence[str]) -> str:
-    command = str(study.note(COMMAND_NOTE) or f"autotune run --study {study.name}")
+    command = one_command(command_of(study))
     command = command.replace(storage_url, redact(storage_url))
     return " ".join(redact_word(_cut(word, secrets)) for word in command.split(" "))
 

@@ -91,14 +91,22 @@ def drawn(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
     return (*largest, together)
 
 
-def figure_rows(forecast: Forecast | None, result: TrialResult) -> list[FigureRow]:
-    """The totals, then the phases; predicted and measured side by side where both count the same thing."""
+def figure_rows(forecast: Forecast | None, result: TrialResult, device: str = "cuda") -> list[FigureRow]:
+    """The totals, then the phases; predicted and measured side by side where both count the same thing.
+
+    Args:
+        forecast: None where there is none.
+        result: of the run that is announced.
+        device: where it ran; what a process holds says something on a GPU alone, where an allocator keeps it.
+    """
     values = forecast.values if forecast else {}
     both: dict[str, Compared] = {}
     if forecast is not None and forecast.comparable:
         both = {one.figure: one for one in compared(values, result)}
     rows = []
     for name, words in FIGURE_WORDS.items():
+        if device == "cpu" and name == "device_bytes":
+            continue
         rows.append(_row(words, values.get(name), getattr(result, name), both.get(name)))
     phases, measured = values.get(PHASES) or {}, result.phase_peak_allocated_bytes
     for phase in dict.fromkeys((*measured, *phases)):

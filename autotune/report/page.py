@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from autotune import __version__
 from autotune.display.words import end_words, memory_of, point_words, size_words, speed_words
+from autotune.report.advice import advice_of
 from autotune.report.certainty import statements
 from autotune.report.contenders import contenders
 from autotune.report.figures.budgets import PredictedCurve, budget_curve
@@ -100,6 +101,7 @@ def _facts(evidence: Evidence) -> dict[str, Any]:
         "rows": point_rows(chosen.record.point) if chosen else [],
         "method": METHOD_WORDS[evidence.inputs.method],
         "nearest": nearest_failure(evidence),
+        "advice": advice_of(evidence) if chosen is None else None,
         "inputs": evidence.inputs,
         "witness": evidence.witness,
         "failures": sum(
@@ -134,12 +136,17 @@ def _memory(evidence: Evidence, forecast: Forecast | None) -> dict[str, Any]:
     chosen = evidence.chosen
     pieces = predicted_pieces(forecast.values) if forecast and "breakdown" in forecast.values else ()
     measured = measured_pieces(chosen.measured) if chosen else ()
+    measured_bytes = memory_of(chosen.measured) if chosen else None
+    predicted_bytes = (forecast.values.get("required_device_bytes") or 0) if forecast else 0
     return {
+        # The bars can be compared only if the whole width is the same for both.
+        "bar_bytes": max(evidence.budget_bytes, predicted_bytes, measured_bytes or 0),
+        "measured_bytes": measured_bytes or 0,
         "forecast": forecast,
         "pieces": pieces,
         "drawn_pieces": drawn(pieces),
         "measured_pieces": measured,
-        "figure_rows": figure_rows(forecast, chosen.measured) if chosen else [],
+        "figure_rows": figure_rows(forecast, chosen.measured, evidence.inputs.device) if chosen else [],
     }
 
 

@@ -29,6 +29,8 @@ def headline(evidence: Evidence) -> str:
         return "Nothing that was tried fits the host budget"
     if outcomes <= {Outcome.OOM, Outcome.HOST_OOM}:
         return f"Nothing that was tried fits {budget}"
+    if not outcomes & {Outcome.OK, Outcome.STOPPED, Outcome.OOM, Outcome.HOST_OOM}:
+        return "Every trial so far failed"
     return f"No configuration trains in {budget} so far"
 
 

@@ -15,6 +15,7 @@ from optuna.storages import RDBStorage
 from autotune.errors import EnvironmentProblem, UsageError
 from autotune.study.identity import (
     CONFIRMATION,
+    IMPORTED,
     IMPORTING,
     SCHEMA,
     checked_name,
@@ -115,6 +116,8 @@ def store(document: Document, storage_url: str, name: str | None = None) -> bool
     try:
         attempt(storage_url, lambda: study.set_user_attr(IMPORTING, mark))
         _fill(document, storage_url, storage, study)
+        # Optuna's storages delete no attribute: who brought it in, and where, is at least not kept.
+        attempt(storage_url, lambda: study.set_user_attr(IMPORTING, IMPORTED))
     except BaseException:
         attempt(storage_url, lambda: optuna.delete_study(study_name=name, storage=storage))
         raise

@@ -30,6 +30,7 @@ CREATED_AT = "created_at"
 OPENED_AT = "opened_at"
 MACHINE = "machine"
 IMPORTING = "autotune_importing"
+IMPORTED = "done"
 CONFIRMATION = "confirmation:"
 NOTE = "note:"
 
@@ -140,7 +141,7 @@ def was_left_half_imported(attrs: Mapping[str, Any], name: str) -> bool:
         EnvironmentProblem: a live process is importing it.
     """
     importing = attrs.get(IMPORTING)
-    if importing is None:
+    if importing in (None, IMPORTED):
         return False
     if is_alive(importing, datetime.fromisoformat(importing["at"]), datetime.now(UTC)):
         raise EnvironmentProblem(

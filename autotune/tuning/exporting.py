@@ -9,6 +9,7 @@ from autotune.errors import UsageError
 from autotune.export import EVERY, EXPORTERS, Exporter, Winner, export_folder, loss_words, senseless
 from autotune.space.trainers import TITLES, losses
 from autotune.tuning.confirm import Chosen, confirmation_of, effective_records, failed_points
+from autotune.tuning.handover import missing_folder
 from autotune.tuning.session import measured_records
 from autotune.winner import choose_winner
 from trials.wire import Outcome, Point
@@ -67,6 +68,9 @@ def export_winner(winner: Winner, folder: Path, formats: Sequence[str], say: Cal
         formats: the trainers asked for; `all` is every one.
         say: told in one sentence what a trainer does not get.
     """
+    missing = missing_folder(winner)
+    if missing is not None:
+        say(missing)
     names = list(EXPORTERS) if EVERY in formats else list(dict.fromkeys(formats))
     kept: list[Exporter] = []
     for name in names:

@@ -13,7 +13,7 @@ from autotune.tuning.certainty import kept_remaining
 from autotune.tuning.confirm import Chosen, best_so_far, effective_records, failed_points
 from autotune.tuning.session import SKIPPED_NOTE, measured_records
 from autotune.tuning.shortfall import PredictedShortfall, Shortfall
-from autotune.winner import Price, price_list, tied_with
+from autotune.winner import Price, overlapping, price_list, tied_with
 from trials.wire import Outcome, TrialResult
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Findings:
         budget_bytes: device memory for one process.
         ties: other trials that the clock cannot tell from the winner, fastest first.
         remaining: what was expected to be left to gain when the search ended; None where nobody knows.
+        gpus: processes of a trial, one per GPU.
+        noisy: trials whose interval overlaps the winner's, too far apart to be ties; fastest first.
     """
 
     study: str
@@ -61,6 +63,8 @@ class Findings:
     budget_bytes: int
     ties: tuple[Record, ...] = ()
     remaining: Remaining | None = None
+    gpus: int = 1
+    noisy: tuple[Record, ...] = ()
 
     @property
     def total(self) -> int:
@@ -138,6 +142,8 @@ def findings_of(study: Study) -> Findings:
         budget_bytes=inputs.budget_bytes,
         ties=tuple(tied_with(winner, able, budget_bytes=inputs.budget_bytes)) if winner else (),
         remaining=kept_remaining(study),
+        gpus=inputs.gpus,
+        noisy=tuple(overlapping(winner, able, budget_bytes=inputs.budget_bytes)) if winner else (),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autotune.winner.choice import choose_winner, tied_with
+from autotune.winner.choice import choose_winner, overlapping, tied_with
 from autotune.winner.prices import Price, price_list
 from autotune.winner.ranking import Measured, ranking
 
-__all__ = ["Measured", "Price", "choose_winner", "price_list", "ranking", "tied_with"]
+__all__ = ["Measured", "Price", "choose_winner", "overlapping", "price_list", "ranking", "tied_with"]

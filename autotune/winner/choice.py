@@ -59,6 +59,27 @@ def same_speed(record: Measured, fastest: Measured) -> bool:
     return share >= LOWEST_SHARE and high is not None and low is not None and high >= low
 
 
+def overlapping(winner: M, records: Iterable[M], *, budget_bytes: int | None = None) -> list[M]:
+    """The other records whose interval overlaps the winner's though they are no tie, fastest first.
+
+    They differ by more than is ever given up for noise: 1 - `LOWEST_SHARE` of the faster one's throughput.
+    """
+
+    def overlaps(record: M) -> bool:
+        slower, faster = sorted((record, winner), key=tokens_per_second)
+        assert slower.result is not None and faster.result is not None
+        high, low = slower.result.tokens_per_second_high, faster.result.tokens_per_second_low
+        return (
+            record.point != winner.point
+            and not same_speed(slower, faster)
+            and high is not None
+            and low is not None
+            and high >= low
+        )
+
+    return [record for record in ranking(records, budget_bytes=budget_bytes) if overlaps(record)]
+
+
 def tied_with(winner: M, records: Iterable[M], *, budget_bytes: int | None = None) -> list[M]:
     """The other records that the clock cannot tell from the winner, fastest first."""
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 import yaml
 from cli_process import InProcess
-from study_samples import GOOD, MIB, add, make_study, result_of
+from study_samples import GOOD, MIB, add, make_study, result_of, study_inputs
 
 from autotune.export import EXPORTERS
+from autotune.models import resolve_model
 from autotune.study import Study
+from autotune.tuning.handover import remember
 from trials.wire import Outcome, Point
 
 STORAGE = ("--storage", "sqlite:///s.db")
@@ -47,12 +50,12 @@ def test_a_loss_is_said_and_the_best_that_loses_nothing_is_offered(
     assert done.stdout.splitlines() == ["out/trl.yaml"]
     assert "trl: checkpoint_fraction 0.5 is lost" in done.stderr
     assert "trial 3 is the best measured, at 2,500 tok/s" in done.stderr
-    offered = done.stderr.partition("autotune export ")[2].split()
-    assert offered == ["--study", shared.name, "--format", "trl", "--trial", "3"]
+    offered = shlex.split(done.stderr.partition("autotune export ")[2])
+    assert offered == [shared.name, *STORAGE, "--format", "trl", "--trial", "3"]
     top = (tmp_path / "out" / "trl.yaml").read_text().splitlines()[:3]
     assert any("LOST: checkpoint_fraction 0.5" in line for line in top)
 
-    taken = in_process("export", *offered, *STORAGE, "--export-dir", "out", "--strict")
+    taken = in_process("export", *offered, "--export-dir", "out", "--strict")
     assert (taken.returncode, taken.stderr) == (0, "")
     written = yaml.safe_load((tmp_path / "out" / "trl.yaml").read_text())
     assert written["per_device_train_batch_size"] == 8
@@ -112,6 +115,26 @@ def test_an_adapter_of_full_fine_tuning_is_a_mistake_and_nothing_is_written(
     assert "full fine-tuning has none" in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("flag", ["--trainer", "--export"])
+def test_a_trainer_is_known_in_any_case(in_process: InProcess, flag: str) -> None:
+    # What is refused is the combination, so the name was understood.
+    run = ("run", "--model", "tiny-llama", "--device", "CPU", "--gpu-budget", "1GB", "--method", "FULL")
+    done = in_process(*run, flag, "PEFT", *STORAGE)
+    assert done.returncode == 2
+    assert "full fine-tuning" in done.stderr
+
+
+def test_an_offer_can_be_typed_whatever_the_study_is_called(in_process: InProcess, tmp_path: Path) -> None:
+    study = Study.open(f"sqlite:///{tmp_path / 's.db'}", study_inputs(), "exotic nvme's")
+    add(study, SHARE, result_of(SHARE, **speed(3000.0)))
+    add(study, GOOD, result_of(GOOD, **speed(2000.0)))
+    remember(study, resolve_model("tiny-llama"), "autotune run", 2)
+    done = in_process("export", *STORAGE, "--format", "trl", "--export-dir", "out")
+    offered = shlex.split(done.stderr.partition("autotune ")[2])
+    assert offered[:2] == ["export", "exotic nvme's"]
+    assert in_process(*offered, "--export-dir", "out", "--strict").returncode == 0
 
 
 def test_a_run_that_could_only_end_so_is_refused_before_it_starts(in_process: InProcess) -> None:

@@ -298,5 +298,9 @@ def test_what_a_killed_import_left_is_invisible_and_no_hindrance(
     if then == "import":
         assert store(document, url) is True
         assert len(Study.load(url, study.name).records()) == 3
+        # Neither this machine's name nor its process stays.
+        attrs = optuna.load_study(study_name=study.name, storage=url).user_attrs
+        assert attrs["autotune_importing"] == "done"
+        assert store(document, url) is False
     else:
         assert Study.open(url, study.inputs).records() == ()
