@@ -59,10 +59,15 @@ def test_an_error_while_writing_is_not_hidden_by_a_signal() -> None:
 
 
 def test_a_closed_terminal_is_told_and_ends_nothing() -> None:
+    # Where the tests run under nohup it is ignored, and that is respected.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     told = []
-    with Interrupts(on_hangup=lambda: told.append(1)) as interrupts:
-        _send(signal.SIGHUP)
-        assert not interrupts.requested
+    try:
+        with Interrupts(on_hangup=lambda: told.append(1)) as interrupts:
+            _send(signal.SIGHUP)
+            assert not interrupts.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert told == [1]
 
 
