@@ -11,6 +11,7 @@ from tuning_samples import MIB, add, empty_study, trial_result
 
 from autotune.display.results import findings_text, shortfall_words
 from autotune.errors import EnvironmentProblem
+from autotune.prediction import Predictor
 from autotune.tuning.findings import RunResult, findings_of
 from autotune.tuning.limits import broken_limits
 from autotune.tuning.search import search
@@ -103,9 +104,11 @@ def test_what_an_older_version_kept_of_the_smallest_is_still_read(tmp_path: Path
     assert (found.limits, found.host_budget_bytes) == (("device",), None)
 
 
-def test_a_predicted_shortage_of_host_memory_is_called_that(tmp_path: Path) -> None:
+def test_a_predicted_shortage_of_host_memory_is_called_that(tmp_path: Path, predictor: Predictor) -> None:
     task = make_task(tmp_path, "full", budget_bytes=8 * GIB)
-    foresight = make_foresight(tmp_path, budget_bytes=8 * GIB, host_bytes=GIB, model=task.model)
+    foresight = make_foresight(
+        tmp_path, budget_bytes=8 * GIB, host_bytes=GIB, model=task.model, predictor=predictor
+    )
     for point in task.stages[0].points:
         foresight.know(point, prediction(dict.fromkeys(PHASES, GIB), host_bytes=3 * GIB))
     session, _ = make_session(tmp_path, task, foresight)
