@@ -83,12 +83,14 @@ class Background:
         return self._error
 
     def finish_group(self) -> None:
-        """Wait until the group that is being predicted is done, and end."""
+        """Begin nothing more, and wait until what is being predicted is done."""
         with self._changed:
             self._groups.clear()
             self._wanted.clear()
             self._changed.wait_for(lambda: self.is_done)
-        self.close()
+            # What is wanted from here on is not begun, only to be cut short by `close`.
+            self._is_ended = True
+            self._changed.notify_all()
 
     def close(self) -> None:
         """End, without waiting for what is being traced."""

@@ -19,13 +19,9 @@ STORAGE = ("--storage", "sqlite:///s.db")
 
 
 @pytest.fixture
-def study_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def study_name(alone: Path) -> str:
     """A study of one trial in `s.db` of the working folder."""
-    for name in [name for name in os.environ if name.startswith("AUTOTUNE_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.chdir(tmp_path)
-    study = new_study(tmp_path)
+    study = new_study(alone)
     add(study, WINNER, good(WINNER))
     return study.name
 

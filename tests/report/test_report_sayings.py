@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from pathlib import Path
@@ -135,17 +134,13 @@ def test_what_the_cpu_held_is_not_told_as_held_by_an_allocator(tmp_path: Path) -
 
 
 @pytest.fixture
-def exotic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def exotic(alone: Path) -> str:
     """A study whose name has a space, in `s.db` of the working folder."""
-    for name in [name for name in os.environ if name.startswith("AUTOTUNE_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.chdir(tmp_path)
     from report_studies import inputs
 
     from autotune.study import Study
 
-    study = Study.open(f"sqlite:///{tmp_path / 's.db'}", inputs(), "exotic nvme")
+    study = Study.open(f"sqlite:///{alone / 's.db'}", inputs(), "exotic nvme")
     add(study, WINNER, good(WINNER))
     return study.name
 
