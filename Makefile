@@ -1,5 +1,7 @@
 # make demo: the main job on this machine; make test: ruff, mypy, pytest. Both make .venv themselves.
 PYTHON ?= python3
+# Test files that run at a time.
+JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -15,7 +17,7 @@ demo: $(STAMP)
 	bash scripts/demo.sh $(BIN)
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -178,7 +178,9 @@ def test_a_winner_is_evaluated_saved_and_run_under_its_claim(
     assert result.required_verified
     assert result.required_device_bytes is not None
     assert max(result.phase_peak_allocated_bytes.values()) <= result.required_device_bytes < 1 << 30
-    assert not any(event["event"] == "note" for event in trials.events)
+    # What other work on the machine did to the steps may be noted, and nothing else.
+    notes = [event["text"] for event in trials.events if event["event"] == "note"]
+    assert [text for text in notes if not text.startswith(("other processes used", "the steps became"))] == []
 
 
 def test_a_checkpoint_that_was_tried_is_not_left_behind(trials: Trials, tmp_path: Path) -> None:
