@@ -27,6 +27,7 @@ CONFIRM_TIMEOUT_FACTOR = 2.0
 MOST_CONFIRMED = 3
 MOST_BETTER_TRAINED = 2
 CLEARLY_FASTER = 1.05
+WORTH_TELLING = 0.05
 RECHECKED_NOTE = "rechecked"
 
 
@@ -262,6 +263,15 @@ def _worth_confirming(record: Record, confirmed: list[Record]) -> bool:
     return tokens_per_second(record) > CLEARLY_FASTER * fastest
 
 
+def words_of_change(trial: TrialResult | None, longer: TrialResult) -> str | None:
+    """What to say where a longer run was clearly faster or slower than its trial; None where it was not."""
+    before, after = trial and trial.tokens_per_second, longer.tokens_per_second
+    if not before or not after or abs(after / before - 1) <= WORTH_TELLING:
+        return None
+    change = f"{abs(after / before - 1):.0%} {'faster' if after > before else 'slower'}"
+    return f"that is {change} than its trial, which was shorter: the longer run's speed is announced"
+
+
 def _confirm(session: Session, record: Record) -> TrialResult:
     session.observer.confirming(record.point)
     name = trial_id(record.position, record.number, "confirm")
@@ -270,6 +280,9 @@ def _confirm(session: Session, record: Record) -> TrialResult:
     with session.interrupts.held():
         session.study.add_confirmation(record.point, result)
     session.observer.confirmed(record.point, result)
+    words = words_of_change(record.result, result)
+    if words is not None:
+        session.observer.say(words)
     predicted = session.foresight.recorded(record.point) if session.foresight else None
     session.look_back("the confirmation", record.point, result, predicted)
     return result

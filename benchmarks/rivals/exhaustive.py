@@ -19,7 +19,9 @@ def best_of_tables(case: Case, setting: Setting, folder: Path = TABLES) -> Found
     A table's first line holds its inputs, each other line a measured point.
     """
     tables = [path for path in sorted(folder.glob("*.jsonl")) if _is_about(_first(path), case, setting)]
-    rows = [row for path in tables for row in _rows(path) if _trains_alike(row, case)]
+    measurements = [row for path in tables for row in _rows(path) if _trains_alike(row, case)]
+    # A point's later line was measured longer.
+    rows = list({json.dumps(row["point"], sort_keys=True): row for row in measurements}.values())
     fitting = [row for row in rows if _fits(row, setting.budget_bytes)]
     if not fitting:
         return None
@@ -27,7 +29,9 @@ def best_of_tables(case: Case, setting: Setting, folder: Path = TABLES) -> Found
     measured = [row for row in rows if row["outcome"] == "ok"]
     return Found(
         status="finished",
-        wall_seconds=sum((row.get("setup_seconds") or 0) + (row.get("measure_seconds") or 0) for row in rows),
+        wall_seconds=sum(
+            (row.get("setup_seconds") or 0) + (row.get("measure_seconds") or 0) for row in measurements
+        ),
         point=Point.model_validate(best["point"]),
         own_tokens_per_second=best["tokens_per_second"],
         tried=len(rows),

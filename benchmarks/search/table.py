@@ -4,14 +4,15 @@ The first line holds the inputs: `model` (name and configuration), `seq_len`, `m
 `global_batch`, `versions`, `rates` (what the machine's probe measured; may be empty) and a `note`. Each other
 line is a point: `point`, `outcome` (`ok`, `oom`, ...), `tokens_per_second`, `low`, `high`, `setup_seconds`,
 `measure_seconds`, `required_device_bytes` (measured, else predicted), `predicted` (the same before) and
-`build` (`fresh`, or `reused`: measured on an engine that lived).
+`build` (`fresh`, or `reused`: measured on an engine that lived). A point's later line has its speed, measured
+longer; what a trial of it costs stands in the first.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,12 @@ class Table:
 def read_table(path: Path) -> Table:
     """The table of a file."""
     first, *lines = [line for line in path.read_text().splitlines() if line.strip()]
-    rows = [_row(json.loads(line)) for line in lines]
-    return Table(path.stem, json.loads(first), {row.point: row for row in rows})
+    rows: dict[Point, Row] = {}
+    for row in (_row(json.loads(line)) for line in lines):
+        earlier = rows.get(row.point, row)
+        costs = {"setup_seconds": earlier.setup_seconds, "measure_seconds": earlier.measure_seconds}
+        rows[row.point] = replace(row, **costs)
+    return Table(path.stem, json.loads(first), rows)
 
 
 def read_tables(folder: Path = FOLDER) -> Iterator[Table]:

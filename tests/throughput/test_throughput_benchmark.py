@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from recorded import GIB, grid, unseen_prior
 
 from autotune.throughput.coefficients import INDEX, shipped_prior
 from benchmarks.search.fit import all_sources
-from benchmarks.search.record import covering_order
+from benchmarks.search.record import Wanted, covering_order, fastest_of
 from benchmarks.search.replay import Case, replay
+from benchmarks.search.table import read_table
 from trials.wire import Point
 
 
@@ -65,3 +69,24 @@ def test_points_are_recorded_a_few_of_each_build_at_a_time_spread_over_the_space
     # Five of the thirty points of a build already reach from small to large.
     sizes = [point.micro_batch_size for point in order[:5]]
     assert min(sizes) <= 3 and max(sizes) >= 8
+
+
+def test_the_fastest_of_a_table_are_measured_again_and_the_later_line_counts(tmp_path: Path) -> None:
+    points = [Point(micro_batch_size=size) for size in (1, 2, 4, 8)]
+    speeds = (500.0, 970.0, 1000.0, 860.0)
+    lines = [
+        {"point": point.model_dump(mode="json"), "outcome": "ok", "tokens_per_second": speed}
+        | {"setup_seconds": 5.0 if point == points[0] else None, "measure_seconds": 1.5}
+        for point, speed in zip(points, speeds, strict=True)
+    ]
+    path = tmp_path / "table.jsonl"
+    path.write_text("\n".join(map(json.dumps, [{"model": {}}, *lines])) + "\n")
+    wanted = [Wanted(point, None) for point in points]
+    assert [one.point for one in fastest_of(path, wanted)] == [points[2], points[1]]
+
+    with path.open("a") as output:
+        again = {"tokens_per_second": 940.0, "measure_seconds": 6.0, "setup_seconds": None}
+        output.write(json.dumps({**lines[2], **again}) + "\n")
+    row = read_table(path).rows[points[2]]
+    assert (row.tokens_per_second, row.measure_seconds) == (940.0, 1.5)
+    assert [one.point for one in fastest_of(path, wanted)] == [points[1]]

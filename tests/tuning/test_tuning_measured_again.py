@@ -130,6 +130,20 @@ def test_a_runner_up_measured_alone_and_clearly_slower_is_left_alone(tmp_path: P
     assert len(runner.asked) == 1
 
 
+@pytest.mark.parametrize(
+    ("confirmed", "told"),
+    [(920.0, "8% slower than its trial"), (1080.0, "8% faster than its trial"), (960.0, None)],
+)
+def test_a_longer_run_that_is_clearly_off_its_trial_is_told(
+    tmp_path: Path, confirmed: float, told: str | None
+) -> None:
+    session, _, lines = session_of(tmp_path, trial_result(confirmed))
+    measured(session, (1000.0, "fresh"), (500.0, "fresh"))
+    assert confirm_winner(session) is not None
+    assert ("than its trial" in lines.getvalue()) is (told is not None)
+    assert told is None or told in lines.getvalue()
+
+
 def ranks(session: Session, *speeds: tuple[int, float]) -> dict[int, Point]:
     found = {rank: Point(lora_rank=rank) for rank, _ in speeds}
     for rank, speed in speeds:
