@@ -20,7 +20,7 @@ def add_adapters(model: Any, point: Point, targets: Sequence[str] | None) -> Any
     """The model with LoRA adapters on the targets (None: every linear layer except the output head).
 
     Raises:
-        InvalidPoint: no module of the model bears a target's name.
+        InvalidPoint: there are targets whose names no linear layer of the model bears.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -32,11 +32,16 @@ def add_adapters(model: Any, point: Point, targets: Sequence[str] | None) -> Any
         task_type="CAUSAL_LM",
         target_modules=list(targets) if targets else "all-linear",
     )
+    names = _linear_names(model) if targets else []
     try:
         # DeepSpeed keeps the adapters' fp32 master; in fp32 they would only be cast back.
         adapted = get_peft_model(model, config, autocast_adapter_dtype=False)
     except ValueError as error:
-        raise InvalidPoint(_refusal(model, targets, error)) from error
+        raise InvalidPoint(_refusal(targets, names, error)) from error
+    # Peft passes over a name that no module bears, as long as another one is found.
+    missing = _missing_targets(adapted, targets or ())
+    if missing:
+        raise InvalidPoint(_missing_words(missing, names))
     dtype = DTYPES[point.precision]
     for parameter in adapted.parameters():
         if parameter.requires_grad and parameter.dtype != dtype:
@@ -48,25 +53,25 @@ def add_adapters(model: Any, point: Point, targets: Sequence[str] | None) -> Any
 def refused_targets(model: Any, targets: Sequence[str]) -> str:
     """Why adapters cannot be made for each of the targets; empty where they can.
 
-    Peft passes over a name that no module bears, as long as another one is found.
-
     Args:
         model: without adapters; it has some afterwards.
         targets: what was asked for.
     """
-    names = _linear_names(model)
     try:
-        adapted = add_adapters(model, Point(lora_rank=1), targets)
+        add_adapters(model, Point(lora_rank=1), targets)
     except InvalidPoint as error:
         return str(error)
+    return ""
+
+
+def _missing_targets(adapted: Any, targets: Sequence[str]) -> list[str]:
+    """The targets that no adapted module bears the name of."""
     found = [*adapted.targeted_module_names, *_expert_targets(adapted)]
-    missing = [one for one in targets if not any(name == one or name.endswith(f".{one}") for name in found)]
-    return _missing_words(missing, names) if missing else ""
+    return [one for one in targets if not any(name == one or name.endswith(f".{one}") for name in found)]
 
 
-def _refusal(model: Any, targets: Sequence[str] | None, error: ValueError) -> str:
+def _refusal(targets: Sequence[str] | None, names: Sequence[str], error: ValueError) -> str:
     """Why peft makes no adapters, with the names that it would take."""
-    names = _linear_names(model)
     if targets and not any(name.split(".")[-1] in names for name in targets):
         return _missing_words(targets, names)
     return " ".join(str(error).split())

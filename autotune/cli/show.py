@@ -98,7 +98,7 @@ def log_path(study: Study, record: Record) -> Path | None:
     from autotune.tuning.folders import study_folders, trial_id
 
     name = record.result.trial_id if record.result else trial_id(record.position, record.number)
-    path = study_folders(default_folder(), study.name, None).log_of(name)
+    path = study_folders(default_folder(), study.name, study.url, None).log_of(name)
     return path if path.exists() else None
 
 

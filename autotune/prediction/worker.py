@@ -58,8 +58,11 @@ class TraceWorker:
             reason, kind = answer["error"], answer["kind"]
             if kind not in IN_WORDS:
                 reason = f"the libraries fail with {kind}: {reason}"
-            problem = Refused if kind == REFUSAL else PredictionUnavailable
-            raise problem(f"cannot be traced: {reason}", "its memory is only known by measuring it")
+            if kind == REFUSAL:
+                raise Refused(f"cannot be built: {reason}")
+            raise PredictionUnavailable(
+                f"cannot be traced: {reason}", "its memory is only known by measuring it"
+            )
         return answer
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -32,6 +33,20 @@ def default_folder() -> Path:
     # The specification says that a relative path here is to be ignored.
     named = Path(os.environ.get("XDG_DATA_HOME", ""))
     return (named if named.is_absolute() else Path.home() / ".local" / "share") / "autotune"
+
+
+def storage_mark(url: str) -> str:
+    """A few letters by which the files of a storage's studies differ from those of others.
+
+    Empty for the SQLite file in the user's data folder. A relative path means another file in another folder.
+    """
+    scheme, separator, path = url.partition(":///")
+    if separator and scheme.split("+")[0] == "sqlite":
+        file = Path(path.partition("?")[0]).absolute()
+        if file == (default_folder() / FILE_NAME).absolute():
+            return ""
+        url = f"sqlite:///{file}"
+    return hashlib.sha256(os.fsencode(redact(url))).hexdigest()[:8]
 
 
 def command_words(verb: str, study: str, url: str) -> str:

@@ -218,6 +218,11 @@ class Study:
         keys = sorted(key for key in attrs if key.startswith(CONFIRMATION))
         return tuple(decode_confirmation(attrs[key], self.name) for key in keys)
 
+    @property
+    def url(self) -> str:
+        """The storage it is kept in; may hold a password."""
+        return self._url
+
     def command(self, verb: str) -> str:
         """What a user types to ask something about this study: `autotune show NAME --storage URL`."""
         return command_words(verb, self.name, self._url)

@@ -12,10 +12,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from autotune.errors import EnvironmentProblem
+from autotune.study.storage_url import storage_mark
 
 EXPORTS = Path("autotune-out")
-# Written as %2F and so on, and so is the sign itself.
-UNSAFE = frozenset("/\\%") | {chr(code) for code in (*range(32), 127)}
+# Written as %2F and so on, and so is the sign itself; @ stands before a storage's mark.
+UNSAFE = frozenset("/\\%@") | {chr(code) for code in (*range(32), 127)}
 # Of bytes; a name in a folder has at most 255, and files beside it get endings.
 LONGEST_FOLDER_NAME = 200
 
@@ -63,9 +64,17 @@ def trial_id(position: int, number: int, kind: str = "trial") -> str:
     return f"{kind}-{position}" if position == number + 1 else f"{kind}-{position}-{number + 1}"
 
 
-def study_folders(data_folder: Path, study: str, export_dir: Path | None) -> Folders:
-    """The folders of the study of this name under the user's data folder."""
-    name = folder_name(study)
+def study_folders(data_folder: Path, study: str, storage_url: str, export_dir: Path | None) -> Folders:
+    """The folders of a study under the user's data folder.
+
+    Args:
+        data_folder: the user's.
+        study: its name, which studies of other storages may have too.
+        storage_url: where it is kept.
+        export_dir: the winner's folder; None: by the study's name.
+    """
+    mark = storage_mark(storage_url)
+    name = folder_name(study, f"@{mark}" if mark else "")
     return Folders(
         logs=data_folder / "logs" / name,
         work=data_folder / "work" / name,
@@ -78,19 +87,23 @@ def default_export_folder(study: str) -> Path:
     return EXPORTS / folder_name(study)
 
 
-def folder_name(study: str) -> str:
+def folder_name(study: str, ending: str = "") -> str:
     """One name in a folder for a study of any name: never a path, and never that of another study.
 
     What a study's work folder holds is deleted, so that a name such as `../mine` must not lead anywhere.
+
+    Args:
+        study: its name.
+        ending: plain letters that the name ends in.
     """
     name = "".join(quote(one, safe="") if one in UNSAFE else one for one in study)
     if name.strip(".") == "":
         name = name.replace(".", "%2E")
-    encoded = os.fsencode(name)
-    if len(encoded) <= LONGEST_FOLDER_NAME:
-        return name
+    encoded, longest = os.fsencode(name), LONGEST_FOLDER_NAME - len(ending)
+    if len(encoded) <= longest:
+        return name + ending
     digest = hashlib.sha256(encoded).hexdigest()[:16]
-    return f"{encoded[: LONGEST_FOLDER_NAME - 17].decode(errors='ignore')}-{digest}"
+    return f"{encoded[: longest - 17].decode(errors='ignore')}-{digest}{ending}"
 
 
 def check_writable(folder: Path, purpose: str) -> None:

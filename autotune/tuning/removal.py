@@ -51,24 +51,21 @@ def refuse_busy(summaries: Sequence[StudySummary], now: datetime) -> None:
 
 
 def remove(storage_url: str, names: Sequence[str]) -> None:
-    """Delete studies with all their trials; of those in the default storage also the trials' logs.
+    """Delete studies with all their trials; and the trials' logs that are on this machine.
 
     Raises:
         EnvironmentProblem: the storage does not work.
     """
-    from autotune.study import default_storage_url
     from autotune.study.deletion import delete_study
     from autotune.study.storage_url import default_folder
 
     for name in names:
         delete_study(storage_url, name)
-        # Logs are kept by the study's name alone; a copy in another storage has none of its own.
-        if storage_url == default_storage_url():
-            _remove_folders(default_folder(), name)
+        _remove_folders(default_folder(), name, storage_url)
 
 
-def _remove_folders(data_folder: Path, name: str) -> None:
-    folders = study_folders(data_folder, name, None)
+def _remove_folders(data_folder: Path, name: str, storage_url: str) -> None:
+    folders = study_folders(data_folder, name, storage_url, None)
     for folder in (folders.logs, folders.work):
         if folder.resolve().is_relative_to(data_folder.resolve()) and folder.name not in ("", ".", ".."):
             shutil.rmtree(folder, ignore_errors=True)

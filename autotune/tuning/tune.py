@@ -71,7 +71,7 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
         # Before there is a study to be left behind.
         _check_export(request.export_dir, request.exports)
     study = Study.open(url, task.inputs, request.study)
-    folders = study_folders(default_folder(), study.name, request.export_dir)
+    folders = study_folders(default_folder(), study.name, url, request.export_dir)
     if request.export_dir is None:
         _check_export(folders.export, request.exports)
     make_data_folder(folders.logs, "the trials' logs")

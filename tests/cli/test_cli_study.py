@@ -158,16 +158,16 @@ def test_a_study_of_another_host_goes_only_when_it_is_old(in_process: InProcess,
     assert in_process("study", "delete", filled.name, "--yes", *HERE).returncode == 0
 
 
-def test_the_logs_go_with_a_study_of_the_default_storage(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = f"sqlite:///{tmp_path / 'data/autotune/studies.db'}"
+@pytest.mark.parametrize("place", ["data/autotune/studies.db", "s.db"], ids=["default", "other"])
+def test_the_logs_go_with_a_study(in_process: InProcess, tmp_path: Path, place: str) -> None:
+    url = f"sqlite:///{tmp_path / place}"
     mine, other = make_study(url), make_study(url, seq_len=64)
-    logs = [study_folders(tmp_path / "data/autotune", study.name, None).logs for study in (mine, other)]
+    data = tmp_path / "data/autotune"
+    logs = [study_folders(data, study.name, url, None).logs for study in (mine, other)]
     for folder in logs:
         folder.mkdir(parents=True)
         (folder / "trial-1.log").touch()
-    assert in_process("study", "delete", mine.name, "--yes").returncode == 0
+    assert in_process("study", "delete", mine.name, "--yes", "--storage", url).returncode == 0
     assert [folder.exists() for folder in logs] == [False, True]
 
 

@@ -14,6 +14,7 @@ from autotune.display.lines import Lines
 from autotune.models import resolve_model
 from autotune.running import Machine, OutsideShare, TrialRunner
 from autotune.space import Setting, load_space
+from autotune.study import default_storage_url
 from autotune.tuning.budget import Budget
 from autotune.tuning.folders import study_folders
 from autotune.tuning.foresight import Foresight
@@ -74,7 +75,7 @@ def make_session(
         runner=runner or TrialRunner("cuda", model_type=None, log_dir=nowhere),
         observer=Lines(lines, verbose=True),
         interrupts=Interrupts(),
-        folders=study_folders(folder / "data", "s", folder / "out"),
+        folders=study_folders(folder / "data", "s", default_storage_url(), folder / "out"),
         outside=OutsideShare(task.machine, folder),
         torch_adam=task.machine.torch_adam,
         deadline=time.monotonic() + 120.0,

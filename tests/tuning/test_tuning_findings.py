@@ -13,6 +13,7 @@ import pytest
 from tuning_samples import MIB, add, empty_study, trial_result
 
 from autotune.errors import EnvironmentProblem, ExitCode, UsageError
+from autotune.study import default_storage_url
 from autotune.tuning.confirm import DECIDED_NOTE, best_so_far, failed_points
 from autotune.tuning.findings import RunResult, findings_json, findings_of
 from autotune.tuning.folders import check_writable, study_folders
@@ -202,7 +203,7 @@ def test_a_study_is_not_given_back_by_a_process_that_does_not_have_it(tmp_path: 
 
 
 def test_trials_files_are_gone_after_each_and_logs_stay(tmp_path: Path) -> None:
-    folders = study_folders(tmp_path, "study-1", None)
+    folders = study_folders(tmp_path, "study-1", default_storage_url(), None)
     work = folders.fresh_work()
     (work / "checkpoint").write_text("large")
 
@@ -211,7 +212,9 @@ def test_trials_files_are_gone_after_each_and_logs_stay(tmp_path: Path) -> None:
     assert not (tmp_path / "work").exists()
     assert folders.log_of("trial-1") == tmp_path / "logs" / "study-1" / "trial-1.log"
     assert folders.export == Path("autotune-out") / "study-1"
-    assert study_folders(tmp_path, "study-1", tmp_path / "out").export == tmp_path / "out"
+    assert (
+        study_folders(tmp_path, "study-1", default_storage_url(), tmp_path / "out").export == tmp_path / "out"
+    )
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
