@@ -11,6 +11,7 @@ from cli_process import InProcess
 from study_samples import GOOD, LARGE, MIB, SLOW, add, make_study, result_of
 
 from autotune.study import Study
+from autotune.tuning.folders import study_folders
 from autotune.tuning.ownership import take
 from trials.wire import Outcome
 
@@ -130,8 +131,14 @@ def test_show_of_a_trial_that_is_not_there_is_a_mistake(
     assert len(done.stderr.splitlines()) <= 2
 
 
+def logs_of(study: Study, folder: Path) -> Path:
+    """Where the logs of a study in STORAGE are, for commands that run in the folder."""
+    url = STORAGE[1].replace("sqlite:///", f"sqlite:///{folder}/")
+    return study_folders(folder / "data" / "autotune", study.name, url, None).logs
+
+
 def test_a_trial_s_log_is_named_if_it_is_there(in_process: InProcess, filled: Study, tmp_path: Path) -> None:
-    logs = tmp_path / "data" / "autotune" / "logs" / filled.name
+    logs = logs_of(filled, tmp_path)
     logs.mkdir(parents=True)
     (logs / "trial-1.log").write_text("hello\n")
 
@@ -181,7 +188,7 @@ def test_an_interrupted_trial_shifts_no_number_that_a_user_sees(
     add(study, SLOW, result_of(SLOW))
     study.abandon(study.begin(LARGE))
     add(study, GOOD, result_of(GOOD, tokens_per_second=2000.0))
-    log = tmp_path / "data" / "autotune" / "logs" / study.name / "trial-2-3.log"
+    log = logs_of(study, tmp_path) / "trial-2-3.log"
     log.parent.mkdir(parents=True)
     log.write_text("hello\n")
 
