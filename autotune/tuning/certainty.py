@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -38,16 +38,19 @@ def left_to_gain(
     return advisor.remaining(seen, candidates, until)
 
 
-def is_settled(left: Remaining | None, records: Sequence[Record], until: float) -> bool:
+def is_settled(
+    left: Remaining | None, records: Sequence[Record], until: float, least: int = LEAST_MEASURED
+) -> bool:
     """Whether so little is left to gain that the search for the fastest is over.
 
     Args:
         left: what is left to gain.
         records: trials that have ended.
         until: the share of the best throughput below which it is little; 0: never.
+        least: trials whose speed must be known.
     """
     measured = [r for r in records if r.result is not None and r.result.tokens_per_second is not None]
-    if until <= 0 or left is None or len(measured) < min(LEAST_MEASURED, len(measured) + left.points):
+    if until <= 0 or left is None or len(measured) < min(least, len(measured) + left.points):
         return False
     return left.share < until
 
@@ -62,7 +65,12 @@ def is_guess(remaining: Remaining, measured: int) -> bool:
     return remaining.points > 0 and measured < LEAST_MEASURED
 
 
-def unpriced_point(advisor: Advisor, records: Sequence[Record], candidates: Sequence[Point]) -> Point | None:
+def unpriced_point(
+    advisor: Advisor,
+    records: Sequence[Record],
+    candidates: Sequence[Point],
+    elsewhere: Collection[tuple[str, Any]] = (),
+) -> Point | None:
     """The fastest believed candidate with a value of a quality knob that no good trial has shown yet.
 
     The search for the fastest passes those values by; but what a higher rank or full fine-tuning would cost
@@ -72,6 +80,7 @@ def unpriced_point(advisor: Advisor, records: Sequence[Record], candidates: Sequ
         advisor: of the points.
         records: trials that have ended.
         candidates: what may still be measured and may fit.
+        elsewhere: values of quality knobs that another study of the same training has shown.
 
     Returns:
         None where every value is priced, or would be far slower than the best.
@@ -81,7 +90,7 @@ def unpriced_point(advisor: Advisor, records: Sequence[Record], candidates: Sequ
     if not candidates:
         return None
     good = [r for r in records if r.result is not None and r.result.outcome is Outcome.OK]
-    priced = {value for record in good for value in quality_values(record.point)}
+    priced = {value for record in good for value in quality_values(record.point)}.union(elsewhere)
     open_points = [point for point in candidates if not priced.issuperset(quality_values(point))]
     if not open_points or not good:
         return None

@@ -27,7 +27,8 @@ from autotune.reuse import (
 from autotune.reuse.first_points import MOST_POINTS
 from autotune.reuse.observations import speed_of
 from autotune.reuse.similarity import LEAST_TRUST
-from trials.wire import Point
+from autotune.tuning.stopping import quality_values
+from trials.wire import Outcome, Point
 
 if TYPE_CHECKING:
     from autotune.reuse.worth import Worth
@@ -43,6 +44,11 @@ FEW_TRIALS = 8
 # Fewer candidates need no choosing among.
 MANY_CANDIDATES = 20
 BETTER_SHARE = 0.5
+# A study of the same model that only another budget or length tells from this one is trusted so far.
+SAME_TRAINING_TRUST = 0.75
+# It has to have measured as much as a search of its own would, and with it this many trials are enough here.
+LEAST_KNOWN = 4
+LEAST_MEASURED_AGAIN = 3
 
 Required = Callable[[Point], int | None]
 Say = Callable[[str], None]
@@ -227,6 +233,38 @@ class HeadStart:
         if round(found.share, 3) != self._note().get("left", 1.0):
             self._study.set_note(NOTE, self._note() | {"left": round(found.share, 3), "words": found.words})
         return found
+
+    def prices(self, records: Sequence[Record]) -> dict[tuple[str, Any], str] | None:
+        """What is known of the same model under another budget or length, where the trials agree with it.
+
+        Args:
+            records: trials of this stage that are over, in order.
+
+        Returns:
+            The values of the quality knobs that such studies measured, with the study that shows what each
+            costs; None where there is no such study, nothing of it was tried, or something disagreed.
+        """
+        known = [one for one in self.similar if self._is_of_this_training(one)]
+        carried = self.carried()
+        ran = [record for record in records if speed_of(record) is not None]
+        compared = {record.point in carried for record in ran} == {True, False}
+        if not known or not compared or self.judgement(records).share < 1.0:
+            return None
+        return {
+            value: one.study
+            for one in reversed(known)
+            for record in one.records
+            if record.result is not None and record.result.outcome is Outcome.OK
+            for value in quality_values(record.point)
+        }
+
+    def _is_of_this_training(self, one: Similar) -> bool:
+        same = (
+            one.profile.model_digest == self._target.model_digest
+            and one.profile.method == self._target.method
+        )
+        measured = sum(speed_of(record) is not None for record in one.records)
+        return same and one.trust >= SAME_TRAINING_TRUST and measured >= LEAST_KNOWN
 
     def keep_worth(self, worth: Worth) -> None:
         """Keeps what the head start was worth."""

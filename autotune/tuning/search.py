@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune.tuning.candidates import MEMORY_FAILURES, Candidates
-from autotune.tuning.certainty import is_settled, keep_remaining, left_to_gain, unpriced_point
+from autotune.tuning.certainty import (
+    LEAST_MEASURED,
+    is_settled,
+    keep_remaining,
+    left_to_gain,
+    unpriced_point,
+)
+from autotune.tuning.head_start import LEAST_MEASURED_AGAIN
 from autotune.tuning.limits import limits_in_the_way, limits_words
 from autotune.tuning.promising import FIRST_TRIALS, least_point, promising_point
 from autotune.tuning.session import Session, measured_records
 from autotune.tuning.smallest import safest_point, smallest_point
 from autotune.tuning.stages import Stage
+from autotune.tuning.stopping import quality_values
 from autotune.winner import choose_winner
 from trials.wire import Outcome, Point
 
@@ -104,9 +112,12 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
             return Ending.TIME
         if gives_way and not _fitting(in_stage, session) and len(in_stage) >= _share(request.trials):
             return Ending.EXHAUSTED
-        if _fitting(in_stage, session) and is_settled(left, in_stage, request.until):
-            unpriced = unpriced_point(advisor, in_stage, remaining)
+        elsewhere = session.head_start.prices(in_stage) if session.head_start else None
+        least = LEAST_MEASURED if elsewhere is None else LEAST_MEASURED_AGAIN
+        if _fitting(in_stage, session) and is_settled(left, in_stage, request.until, least):
+            unpriced = unpriced_point(advisor, in_stage, remaining, elsewhere or ())
             if unpriced is None:
+                _tell_prices(session, unpriced_point(advisor, in_stage, remaining), elsewhere or {})
                 return Ending.SETTLED
             point = unpriced
         else:
@@ -114,6 +125,14 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
             point = _next_point(session, in_stage, running, remaining, proposer)
         if session.decide(point):
             session.measure(point, len(remaining))
+
+
+def _tell_prices(session: Session, unpriced: Point | None, elsewhere: Mapping[tuple[str, Any], str]) -> None:
+    """Where prices were not asked again: which study shows them."""
+    values = quality_values(unpriced) if unpriced else ()
+    studies = sorted({elsewhere[value] for value in values if value in elsewhere})
+    if studies:
+        session.observer.say(f"what other values cost was measured before: {', '.join(studies)}")
 
 
 def _next_point(

@@ -49,7 +49,7 @@ def _run(job: Job, changes: dict[str, Any]) -> Found:
     command += ["--model", job.case.model, "--method", job.case.method, "--space", str(space)]
     command += ["--gpu-budget", str(job.setting.budget_bytes), "--seq-len", str(job.setting.seq_len)]
     command += ["--global-batch", str(job.setting.global_batch), "--device", job.setting.device]
-    command += ["--timeout", f"{search_seconds:.0f}s", "--study", "rivals"]
+    command += ["--timeout", f"{search_seconds:.0f}s", "--study", "rivals", "--reuse", "off"]
     command += [
         "--storage",
         f"sqlite:///{job.folder / 'study.db'}",

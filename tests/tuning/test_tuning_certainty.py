@@ -64,12 +64,15 @@ def test_a_search_is_over_when_little_is_left_to_gain_and_not_before() -> None:
     # Three measured of fourteen are not enough, of three they are.
     assert not is_settled(little, good[:3], 0.01)
     assert is_settled(Remaining(0.0, 0.0, 0.01, 0), good[:3], 0.01)
+    assert is_settled(little, good[:3], 0.01, least=3)
 
 
 def test_every_rank_gets_its_price_at_its_most_promising_point() -> None:
     history = records(mb4=20_000.0, mb8=36_000.0, mb16=40_000.0)
     owed = unpriced_point(ADVISOR, history, left_of(history))
     assert owed is not None and owed.lora_rank in (32, 64) and owed.micro_batch_size == 16
+    other = unpriced_point(ADVISOR, history, left_of(history), elsewhere={("lora_rank", owed.lora_rank)})
+    assert other is not None and {other.lora_rank, owed.lora_rank} == {32, 64}
     done = [
         *history,
         *(

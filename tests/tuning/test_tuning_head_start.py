@@ -170,3 +170,35 @@ def test_a_source_without_a_speed_is_no_hindrance(study: Study, records: Any) ->
     start = HeadStart(study, target_of(study.inputs), [source], Told())
     assert start.next_point([], SPACE, need) is None
     assert list(start.preferred(measured((SPACE[0], 1.0)), SPACE)) == list(SPACE)
+
+
+def carried_and_own(start: HeadStart, own_speed: float) -> list[Record]:
+    """What is carried over, at the speed that it promises, and one of the search's own choosing."""
+    first = start.next_point([], SPACE, need)
+    assert first is not None
+    own = next(point for point in SPACE if point.micro_batch_size == 2)
+    return measured((first, speed(first)), (own, own_speed))
+
+
+def test_prices_of_the_same_model_are_known_once_a_trial_of_its_own_agrees(study: Study) -> None:
+    start = head_start(study)
+    trials = carried_and_own(start, 100.0)
+    assert start.prices(trials[:1]) is None
+    known = start.prices(trials)
+    assert known is not None and set(known.values()) == {"source"}
+    assert {value for knob, value in known if knob == "lora_rank"} == {16, 64}
+
+
+def test_nothing_of_prices_is_known_where_the_trials_disagree(study: Study) -> None:
+    start = head_start(study)
+    assert start.prices(carried_and_own(start, 5_000.0)) is None
+
+
+@pytest.mark.parametrize(
+    "other", [{"model_digest": "another"}, {"method": "full"}, {}], ids=["model", "method", "trust"]
+)
+def test_prices_of_another_training_are_not_taken_for_this_one_s(study: Study, other: dict[str, str]) -> None:
+    start = head_start(study, trust=0.8 if other else 0.7)
+    [source] = start.similar
+    start.similar = (replace(source, profile=replace(source.profile, **other)),)
+    assert start.prices(carried_and_own(start, 100.0)) is None
