@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import exp, log, sqrt
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autotune.reuse import (
@@ -41,6 +42,12 @@ NOTE = "reuse"
 OWN_TRIALS = 1
 # While so few trials have ended, knobs' effects choose among what the sampler may propose.
 FEW_TRIALS = 8
+# Below this a study's points are not worth a trial; its speeds cost none.
+POINT_TRUST = 0.4
+# From so many trials on they are compared with what the studies lead to expect; what is this much worse than
+# without them, as a logarithm, is dropped.
+LEAST_COMPARED = 2
+CLEARLY_WORSE = 0.08
 # Fewer candidates need no choosing among.
 MANY_CANDIDATES = 20
 BETTER_SHARE = 0.5
@@ -140,7 +147,8 @@ class HeadStart:
         own = len(records) - tried
         # One is measured, then one of the search's own choosing, and if that is no better the others.
         is_turn = own == OWN_TRIALS or (own < OWN_TRIALS and not tried)
-        if not self.carry.points or not is_turn or tried >= self._most:
+        trusted = self.similar[0].trust >= POINT_TRUST
+        if not self.carry.points or not trusted or not is_turn or tried >= self._most:
             return None
         if not self._holds(self.judgement(records)):
             return None
@@ -195,7 +203,38 @@ class HeadStart:
         carried = self.carried() if self.carry.points else {}
         if carried and all(record.point in carried for record in records):
             return None
-        return self._learned(self.observations(records), training)
+        found = self._learned(self.observations(records), training)
+        words = "" if found is None else self._misled(found, records, training)
+        if not words:
+            return found
+        self._study.set_note(NOTE, self._note() | {"misled": words})
+        self.judgement(records)
+        return None
+
+    def _misled(self, prior: Prior, records: Sequence[Record], training: Training) -> str:
+        """How far what was learned is off the speeds measured here, if clearly worse than without."""
+        from autotune.throughput import Worked
+        from autotune.throughput.coefficients import shipped_prior
+
+        measured = [(record.point, speed) for record in records if (speed := speed_of(record)) is not None]
+        if len(measured) < LEAST_COMPARED:
+            return ""
+        work = Worked(training, [point for point, _ in measured])
+        base = self._base or shipped_prior(training.rates.device)
+
+        def off(coefficients: Prior) -> float:
+            expected = work.times(coefficients.mean).log_seconds
+            errors = [
+                log(tokens / speed) - seconds
+                for tokens, (_, speed), seconds in zip(work.work.tokens, measured, expected, strict=True)
+            ]
+            return sqrt(fmean(error**2 for error in errors))
+
+        learned, without = off(prior), off(base)
+        if learned <= without + CLEARLY_WORSE:
+            return ""
+        off_by = f"{exp(learned) - 1:.0%} off what it leads to expect"
+        return f"speeds here are {off_by}, and {exp(without) - 1:.0%} off what is expected without it"
 
     def _learned(self, observations: Sequence[PriorObservation], training: Training) -> Prior | None:
         trust = observations[0].weight if observations else 0.0
@@ -224,8 +263,8 @@ class HeadStart:
 
     def judgement(self, records: Sequence[Record]) -> Judgement:
         """What the measurements leave of the trust; said once where that is less than all."""
-        carried = self.carried()
-        found = judged([_tried(record, carried) for record in records])
+        carried, misled = self.carried(), self._note().get("misled")
+        found = Judgement(0.0, misled) if misled else judged([_tried(record, carried) for record in records])
         if found.words and self._told > (left := found.share if self._holds(found) else 0.0):
             self._told = left
             lost = "is not used any more" if not self._holds(found) else f"counts {found.share:.0%}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from reuse_samples import SPACE
@@ -77,3 +79,16 @@ def test_another_base_is_begun_from() -> None:
     found = learned_prior(observed(1.0), LARGE, sure)
     assert found is not None
     assert found.mean == pytest.approx(sure.mean, abs=1e-3)
+
+
+def test_speeds_that_no_machine_has_teach_nothing() -> None:
+    speeds = [one.tokens_per_second for one in observed(1.0)]
+    turned = [
+        replace(one, tokens_per_second=max(speeds) ** 2 / one.tokens_per_second) for one in observed(1.0)
+    ]
+    assert learned_prior(turned, LARGE) is None
+    # Beside a study that makes sense they change nothing.
+    other = [replace(one, seq_len=2048) for one in turned]
+    both, alone = learned_prior([*observed(1.0), *other], LARGE), learned_prior(observed(1.0), LARGE)
+    assert both is not None and alone is not None
+    assert both.mean == pytest.approx(alone.mean)

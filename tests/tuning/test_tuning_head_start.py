@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tuning_samples import empty_study
 
 from autotune.models import resolve_model
 from autotune.reuse import Profile, Similar, profile_of
 from autotune.study import Record, Study, StudyInputs
+from autotune.throughput import Training, Worked
+from autotune.throughput.coefficients import shipped_prior
 from autotune.tuning.head_start import MANY_CANDIDATES, Carry, HeadStart
 from autotune.tuning.similar_studies import reuse_json
 from trials.wire import Outcome, Phase, Point, TrialResult
@@ -27,6 +30,7 @@ SPACE = tuple(
     for share in SHARES
     for size in SIZES
 )
+TRAINING = Training(resolve_model("qwen2.5-1.5b"), 1024)
 
 
 def speed(point: Point) -> float:
@@ -202,3 +206,32 @@ def test_prices_of_another_training_are_not_taken_for_this_one_s(study: Study, o
     [source] = start.similar
     start.similar = (replace(source, profile=replace(source.profile, **other)),)
     assert start.prices(carried_and_own(start, 100.0)) is None
+
+
+def fast_at(points: Sequence[Point], factor_of_recomputing: float) -> list[tuple[Point, float]]:
+    """Points of the model of speed's own, but for what recomputation costs."""
+    worked = Worked(TRAINING, points)
+    expected = worked.work.tokens / np.exp(worked.times(shipped_prior("cuda").mean).log_seconds)
+    return [
+        (point, float(one) * (factor_of_recomputing if point.checkpoint_fraction else 1.0))
+        for point, one in zip(points, expected, strict=True)
+    ]
+
+
+def test_speeds_that_lead_astray_here_are_dropped_and_told(study: Study) -> None:
+    told = Told()
+    start = head_start(study, told)
+    [source] = start.similar
+    elsewhere = tuple(measured(*fast_at(SPACE[::2], 0.4)))
+    profile = replace(
+        source.profile, model=TRAINING.model, device="cuda", gpu_name="NVIDIA H200", seq_len=TRAINING.seq_len
+    )
+    start.similar = (replace(source, records=elsewhere, profile=profile, trust=0.3),)
+    assert start.next_point([], SPACE, need) is None  # so little trusted, a study's point is worth no trial
+    here = measured(*fast_at([SPACE[4], SPACE[9], SPACE[11]], 1.0))
+    assert start.prior(here[:1], TRAINING) is not None
+    assert start.prior(here, TRAINING) is None
+    assert "off what it leads to expect" in told.lines[-1] and "not used any more" in told.lines[-1]
+    # Once dropped it stays so, and the report says why.
+    assert start.prior(here[:1], TRAINING) is None
+    assert reuse_json(study)["reuse_left"] == 0.0
