@@ -23,7 +23,11 @@ class PhysicsProposer:
             knowledge: what is trained, on what, and what fits.
         """
         self._advisor = Advisor(
-            knowledge.training, space_points, chance=knowledge.chance, prior=knowledge.prior
+            knowledge.training,
+            space_points,
+            chance=knowledge.chance,
+            prior=knowledge.prior,
+            known=knowledge.known,
         )
 
     def propose(self, history: Sequence[Record], candidates: Sequence[Point]) -> Point:

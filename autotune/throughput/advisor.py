@@ -30,6 +30,7 @@ class Advisor:
         points: the space; others may be asked about too.
         chance: that memory suffices, where it is predicted; None: learned from trials, by rough sizes.
         prior: of the coefficients; None: the shipped one.
+        known: speeds of this training that were measured before, elsewhere.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class Advisor:
         *,
         chance: Chance | None = None,
         prior: Prior | None = None,
+        known: Sequence[Observation] = (),
     ) -> None:
         self._training = training
         self._space = Worked(training, tuple(dict.fromkeys(points)))
         self._chance = chance
         self._prior = prior
+        self._known = tuple(known)
 
     def propose(self, seen: Sequence[Seen], candidates: Sequence[Point]) -> Point:
         """The candidate to measure next.
@@ -92,7 +95,7 @@ class Advisor:
             imagined: whether running trials count as having measured what is believed of them.
         """
         worked = self._with([*points, *(one.point for one in seen)])
-        observations = observations_of(seen)
+        observations = [*self._known, *observations_of(seen)]
         belief = Belief(worked, observations, self._prior)
         running = [one.point for one in seen if one.running] if imagined else []
         if not running:

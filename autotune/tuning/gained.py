@@ -34,7 +34,8 @@ def worth_in(session: Session, stage: Stage) -> Worth | None:
     if head_start is None or not records:
         return None
     training, chance = session.training(), session.chance()
-    advisor = Advisor(training, stage.points, chance=chance, prior=head_start.prior(records, training))
+    taught = head_start.taught(records, training)
+    advisor = Advisor(training, stage.points, chance=chance, prior=taught.prior, known=taught.known)
     belief = advisor.belief([seen_of(record.point, record.result) for record in records])
     fitting = session.may_fit(stage.points)
     speeds = dict(zip(belief.points, belief.tokens_per_second, strict=True))

@@ -6,8 +6,8 @@ search goes on as it would have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +16,6 @@ from autotune.reuse import (
     FirstPoint,
     Judgement,
     KnobEffects,
-    PriorObservation,
     Profile,
     Similar,
     Tried,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from autotune.reuse.worth import Worth
     from autotune.study import Record
     from autotune.throughput import Training
+    from autotune.throughput.belief import Observation
     from autotune.throughput.coefficients import Prior
 
 NOTE = "reuse"
@@ -48,6 +48,8 @@ POINT_TRUST = 0.4
 # without them, as a logarithm, is dropped.
 LEAST_COMPARED = 2
 CLEARLY_WORSE = 0.08
+# A speed of the same training from another day and another machine of the kind repeats no better than this.
+ELSEWHERE_NOISE = 0.1
 # Fewer candidates need no choosing among.
 MANY_CANDIDATES = 20
 BETTER_SHARE = 0.5
@@ -75,6 +77,22 @@ class Carry:
     points: bool = True
     observations: bool = True
     knobs: bool = False
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What other studies teach the model of speed.
+
+    Attributes:
+        prior: of its coefficients; None: the shipped one.
+        known: speeds of this very training.
+    """
+
+    prior: Prior | None = None
+    known: tuple[Observation, ...] = ()
+
+
+NOTHING = Taught()
 
 
 class Keeps(Protocol):
@@ -125,7 +143,7 @@ class HeadStart:
         self._told = 1.0
         self._most = most
         self._base = base
-        self._priors: dict[float, Prior | None] = {}
+        self._lessons: dict[float, Taught] = {}
 
     def next_point(
         self,
@@ -181,20 +199,11 @@ class HeadStart:
         """What the studies taught about each knob."""
         return knob_effects(self.similar)
 
-    def observations(self, records: Sequence[Record] = ()) -> tuple[PriorObservation, ...]:
-        """What the studies measured of speed, weighed by what the records leave of the trust."""
-        if not self.carry.observations:
-            return ()
-        left = self.judgement(records).share
-        similar = [
-            Similar(one.study, one.trust * left, one.why, one.profile, one.records) for one in self.similar
-        ]
-        return prior_observations(similar, self._target) if left > 0 else ()
+    def taught(self, records: Sequence[Record], training: Training) -> Taught:
+        """What the studies teach the model of speed, as far as they are still trusted.
 
-    def prior(self, records: Sequence[Record], training: Training) -> Prior | None:
-        """What the studies teach of the model of speed's coefficients, as far as they are still trusted.
-
-        None until the search has chosen a trial by itself: what was carried over is compared with that.
+        `NOTHING` until the search has chosen a trial by itself: what was carried over is compared with that.
+        The same object as long as nothing changed.
 
         Args:
             records: trials of this stage that are over, in order.
@@ -202,47 +211,50 @@ class HeadStart:
         """
         carried = self.carried() if self.carry.points else {}
         if carried and all(record.point in carried for record in records):
-            return None
-        found = self._learned(self.observations(records), training)
-        words = "" if found is None else self._misled(found, records, training)
+            return NOTHING
+        found = self._taught(self.judgement(records).share, training)
+        words = "" if found is NOTHING else self._misled(found, records, training)
         if not words:
             return found
         self._study.set_note(NOTE, self._note() | {"misled": words})
         self.judgement(records)
-        return None
+        return NOTHING
 
-    def _misled(self, prior: Prior, records: Sequence[Record], training: Training) -> str:
+    def _taught(self, left: float, training: Training) -> Taught:
+        """What the studies teach, when so much of the trust is left."""
+        if not self.carry.observations or left <= 0.0:
+            return NOTHING
+        if left not in self._lessons:
+            from autotune.reuse.learned_prior import learned_prior
+
+            here = [one for one in self.similar if self._is_of_this_training(one)]
+            others = [replace(one, trust=one.trust * left) for one in self.similar if one not in here]
+            prior = learned_prior(prior_observations(others, self._target), training, self._base)
+            known = tuple(known for one in here for known in _known(one, left))
+            self._lessons[left] = Taught(prior, known) if prior is not None or known else NOTHING
+        return self._lessons[left]
+
+    def _misled(self, taught: Taught, records: Sequence[Record], training: Training) -> str:
         """How far what was learned is off the speeds measured here, if clearly worse than without."""
-        from autotune.throughput import Worked
-        from autotune.throughput.coefficients import shipped_prior
+        from autotune.throughput import Belief, Worked
 
-        measured = [(record.point, speed) for record in records if (speed := speed_of(record)) is not None]
+        measured = {record.point: speed for record in records if (speed := speed_of(record)) is not None}
         if len(measured) < LEAST_COMPARED:
             return ""
-        work = Worked(training, [point for point, _ in measured])
-        base = self._base or shipped_prior(training.rates.device)
+        work = Worked(training, list(measured))
 
-        def off(coefficients: Prior) -> float:
-            expected = work.times(coefficients.mean).log_seconds
-            errors = [
-                log(tokens / speed) - seconds
-                for tokens, (_, speed), seconds in zip(work.work.tokens, measured, expected, strict=True)
-            ]
+        def off(known: Sequence[Observation], prior: Prior | None) -> float:
+            believed = Belief(work, known, prior or self._base)
+            errors = (
+                log(measured[point]) - mean for point, mean in zip(work.points, believed.mean, strict=True)
+            )
             return sqrt(fmean(error**2 for error in errors))
 
-        learned, without = off(prior), off(base)
+        learned, without = off(taught.known, taught.prior), off((), None)
         if learned <= without + CLEARLY_WORSE:
             return ""
         off_by = f"{exp(learned) - 1:.0%} off what it leads to expect"
         return f"speeds here are {off_by}, and {exp(without) - 1:.0%} off what is expected without it"
-
-    def _learned(self, observations: Sequence[PriorObservation], training: Training) -> Prior | None:
-        trust = observations[0].weight if observations else 0.0
-        if trust not in self._priors:
-            from autotune.reuse.learned_prior import learned_prior
-
-            self._priors[trust] = learned_prior(observations, training, self._base)
-        return self._priors[trust]
 
     def _speed(
         self, records: Sequence[Record], candidates: Sequence[Point], training: Training | None
@@ -253,11 +265,12 @@ class HeadStart:
 
         if training is None:
             return None
-        prior = self._learned(prior_observations(self.similar, self._target), training)
-        if prior is None:
+        taught = self._taught(1.0, training)
+        if taught is NOTHING:
             return None
         seen = observations_of(seen_of(record.point, record.result) for record in records)
-        belief = Belief(Worked(training, candidates), seen, prior)
+        prior = taught.prior or self._base
+        belief = Belief(Worked(training, candidates), [*taught.known, *seen], prior)
         speeds = dict(zip(belief.points, belief.tokens_per_second, strict=True))
         return lambda point: float(speeds[point])
 
@@ -283,7 +296,7 @@ class HeadStart:
             The values of the quality knobs that such studies measured, with the study that shows what each
             costs; None where there is no such study, nothing of it was tried, or something disagreed.
         """
-        known = [one for one in self.similar if self._is_of_this_training(one)]
+        known = [one for one in self.similar if self._shows_prices(one)]
         carried = self.carried()
         ran = [record for record in records if speed_of(record) is not None]
         compared = {record.point in carried for record in ran} == {True, False}
@@ -297,13 +310,21 @@ class HeadStart:
             for value in quality_values(record.point)
         }
 
-    def _is_of_this_training(self, one: Similar) -> bool:
-        same = (
-            one.profile.model_digest == self._target.model_digest
-            and one.profile.method == self._target.method
-        )
+    def _shows_prices(self, one: Similar) -> bool:
+        """Whether a search of the same model and method measured as much as one here would."""
+        theirs, ours = one.profile, self._target
+        same = (theirs.model_digest, theirs.method) == (ours.model_digest, ours.method)
         measured = sum(speed_of(record) is not None for record in one.records)
         return same and one.trust >= SAME_TRAINING_TRUST and measured >= LEAST_KNOWN
+
+    def _is_of_this_training(self, one: Similar) -> bool:
+        """Whether a point's speed there is one here: everything is the same but what may be proposed."""
+
+        def facts(profile: Profile) -> tuple[object, ...]:
+            machine = (profile.device, profile.gpu_name, profile.gpus, profile.host_cpus)
+            return profile.model_digest, profile.seq_len, profile.lora_targets, machine
+
+        return facts(one.profile) == facts(self._target)
 
     def keep_worth(self, worth: Worth) -> None:
         """Keeps what the head start was worth."""
@@ -329,6 +350,16 @@ class HeadStart:
 
     def _note(self) -> dict[str, Any]:
         return dict(self._study.note(NOTE) or {})
+
+
+def _known(similar: Similar, left: float) -> Iterator[Observation]:
+    """What a study of the same training measured, less sure the less trust is left."""
+    from autotune.throughput.belief import Observation
+    from autotune.throughput.seen import observations_of, seen_of
+
+    for one in observations_of(seen_of(record.point, record.result) for record in similar.records):
+        noise = sqrt((one.noise**2 + ELSEWHERE_NOISE**2) / left)
+        yield Observation(one.point, one.tokens_per_second, noise)
 
 
 def _tried(record: Record, carried: Mapping[Point, float]) -> Tried:

@@ -16,7 +16,7 @@ from autotune.tuning.certainty import (
     left_to_gain,
     unpriced_point,
 )
-from autotune.tuning.head_start import LEAST_MEASURED_AGAIN
+from autotune.tuning.head_start import LEAST_MEASURED_AGAIN, NOTHING
 from autotune.tuning.limits import limits_in_the_way, limits_words
 from autotune.tuning.promising import FIRST_TRIALS, least_point, promising_point
 from autotune.tuning.session import Session, measured_records
@@ -89,18 +89,18 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
     training, chance = session.training(), session.chance()
     proposer: Proposer | None = None
     advisor = Advisor(training, stage.points, chance=chance)
-    prior = None
+    known = NOTHING
     while True:
         records, pending = session.measured(), session.pending()
         candidates.update([*records, *pending])
         remaining = session.may_fit(candidates.remaining())
         in_stage = [record for record in records if record.point in own]
-        learned = session.head_start.prior(in_stage, training) if session.head_start else None
-        if proposer is None or learned is not prior:
-            prior = learned
-            knowledge = Knowledge(training, chance, prior)
+        taught = session.head_start.taught(in_stage, training) if session.head_start else NOTHING
+        if proposer is None or taught is not known:
+            known = taught
+            knowledge = Knowledge(training, chance, taught.prior, taught.known)
             proposer = make_sampler(request.sampler, stage.points, request.seed, knowledge)
-            advisor = Advisor(training, stage.points, chance=chance, prior=prior)
+            advisor = Advisor(training, stage.points, chance=chance, prior=taught.prior, known=taught.known)
         left = left_to_gain(advisor, in_stage, remaining, request.until)
         with session.interrupts.held():
             keep_remaining(session.study, left)

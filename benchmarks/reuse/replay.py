@@ -12,8 +12,7 @@ from autotune.reuse import Similar, similarity
 from autotune.reuse.virtual import VirtualSearch, virtual_search
 from autotune.samplers import Knowledge, Proposer, make_sampler
 from autotune.study import Record
-from autotune.throughput.coefficients import Prior
-from autotune.tuning.head_start import Carry, HeadStart, points_to_carry
+from autotune.tuning.head_start import NOTHING, Carry, HeadStart, Taught, points_to_carry
 from benchmarks.reuse.pairs import Pair
 from benchmarks.reuse.tables import Table
 from trials.wire import Point
@@ -57,17 +56,17 @@ def with_head_start(pair: Pair, sampler: str, seed: int, carry: Carry) -> Virtua
         most=points_to_carry(sampler, carry),
         base=target.prior,
     )
-    proposers = {None: _proposer(target, sampler, seed)}
+    known, proposer = NOTHING, _proposer(target, sampler, seed)
 
     def choose(records: Sequence[Record], candidates: Sequence[Point]) -> Point:
+        nonlocal known, proposer
         carried = head_start.next_point(records, candidates, target.required_bytes, target.training)
         if carried is not None:
             return carried
-        prior = head_start.prior(records, target.training)
-        key = None if prior is None else prior.mean.tobytes() + prior.spread.tobytes()
-        if key not in proposers:
-            proposers[key] = _proposer(target, sampler, seed, prior)
-        return proposers[key].propose(records, head_start.preferred(records, candidates))
+        taught = head_start.taught(records, target.training)
+        if taught is not known:
+            known, proposer = taught, _proposer(target, sampler, seed, taught)
+        return proposer.propose(records, head_start.preferred(records, candidates))
 
     return virtual_search(target.known, choose, target.points, MOST_TRIALS)
 
@@ -86,8 +85,9 @@ def studied(pair: Pair, sampler: str, seed: int) -> Similar:
     return Similar(source.name, found.trust, found.why, source.profile, tuple(records))
 
 
-def _proposer(table: Table, sampler: str, seed: int, prior: Prior | None = None) -> Proposer:
-    knowledge = Knowledge(table.training, lambda points: np.ones(len(points)), prior or table.prior)
+def _proposer(table: Table, sampler: str, seed: int, taught: Taught | None = None) -> Proposer:
+    prior, known = (taught.prior, taught.known) if taught else (None, ())
+    knowledge = Knowledge(table.training, lambda points: np.ones(len(points)), prior or table.prior, known)
     return make_sampler(sampler, table.points, seed, knowledge)
 
 

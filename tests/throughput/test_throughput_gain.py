@@ -174,3 +174,15 @@ def test_cheap_news_come_first_among_equally_promising_points() -> None:
     seen = [Seen(live[0], 15_000.0, fitted=True, setup_seconds=9.0)]
     assert adviser.propose(seen, [other[1], live[1]]) == live[1]
     assert adviser.propose(seen, [live[1], other[1]]) == live[1]
+
+
+def test_what_was_measured_elsewhere_decides_what_is_measured_first_and_no_more() -> None:
+    points = list(grid().measured)
+    # Elsewhere the slowest was the fastest by far.
+    odd = min(points, key=lambda point: grid().measured[point])
+    known = [Observation(odd, 1e6, 0.1)]
+    assert Advisor(grid().training, points, prior=unseen_prior()).propose([], points) != odd
+    advisor = Advisor(grid().training, points, prior=unseen_prior(), known=known)
+    assert advisor.propose([], points) == odd
+    # It is no measurement of this search: nothing is left to gain before there is one.
+    assert advisor.remaining([], points, 0.01) is None

@@ -15,9 +15,9 @@ from tuning_samples import empty_study
 from autotune.models import resolve_model
 from autotune.reuse import Profile, Similar, profile_of
 from autotune.study import Record, Study, StudyInputs
-from autotune.throughput import Training, Worked
+from autotune.throughput import CPU_RATES, Training, Worked
 from autotune.throughput.coefficients import shipped_prior
-from autotune.tuning.head_start import MANY_CANDIDATES, Carry, HeadStart
+from autotune.tuning.head_start import MANY_CANDIDATES, NOTHING, Carry, HeadStart
 from autotune.tuning.similar_studies import reuse_json
 from trials.wire import Outcome, Phase, Point, TrialResult
 
@@ -30,6 +30,7 @@ SPACE = tuple(
     for share in SHARES
     for size in SIZES
 )
+SMALL = Training(resolve_model("tiny-llama"), 128, CPU_RATES)
 TRAINING = Training(resolve_model("qwen2.5-1.5b"), 1024)
 
 
@@ -122,7 +123,8 @@ def test_wrong_advice_costs_one_trial_and_is_told_once(study: Study) -> None:
     assert play(start, [100, 700, 710, 720, 730]) == ["carried", "own", "own", "own", "own"]
     [line] = told.lines
     assert "not used any more" in line and "600%" in line
-    assert start.observations(measured((next(iter(start.carried())), 100), (SPACE[0], 700))) == ()
+    records = measured((next(iter(start.carried())), 100), (SPACE[0], 700))
+    assert start.taught(records, SMALL) is NOTHING
     said = reuse_json(study)
     assert said["reuse"] == [{"study": "source", "trust": 0.8, "why": "alike"}]
     assert said["reuse_left"] == 0.0 and "faster" in said["reuse_disagreement"]
@@ -146,26 +148,38 @@ def test_a_search_that_was_interrupted_goes_on_as_it_would_have(study: Study, tm
 def test_each_switch_is_its_own(study: Study) -> None:
     start = head_start(study, points=False, observations=True, knobs=False)
     assert start.next_point([], SPACE, need) is None
-    assert len(start.observations()) == len(SPACE[::2])
+    assert {one.point for one in start.taught([], SMALL).known} == set(SPACE[::2])
     records = measured((SPACE[0], 500.0))
     assert list(start.preferred(records, SPACE)) == list(SPACE)
     start = head_start(study, points=True, observations=False, knobs=True)
-    assert start.observations() == ()
+    assert start.taught([], SMALL) is NOTHING
     preferred = start.preferred(records, SPACE)
     assert len(preferred) == max(MANY_CANDIDATES, len(SPACE) // 2) < len(SPACE)
     assert {point.micro_batch_size for point in preferred} >= {8, 4}
     assert min(map(speed, preferred)) > min(map(speed, SPACE))
 
 
-def test_observations_weigh_what_is_left_of_the_trust(study: Study) -> None:
+def test_speeds_of_the_same_training_weigh_what_is_left_of_the_trust(study: Study) -> None:
     start = head_start(study)
     point = start.next_point([], SPACE, need)
     assert point is not None
-    whole = start.observations()[0].weight
-    assert whole == pytest.approx(0.8)
-    doubted = start.observations(measured((point, 1000.0), (SPACE[0], 1040.0)))[0].weight
-    # log 1.04 / log 1.08 of the trust is gone.
-    assert doubted == pytest.approx(0.8 * (1 - 0.5096), abs=1e-3)
+    assert start.taught(measured((point, 1000.0)), SMALL) is NOTHING  # nothing of its own to compare with
+    # As expected of both; then of the trust log 1.04 / log 1.08 is gone.
+    whole = start.taught(measured((point, speed(point)), (SPACE[0], speed(SPACE[0]))), SMALL)
+    doubted = start.taught(measured((point, speed(point)), (SPACE[0], 1.04 * speed(point))), SMALL)
+    for sure, less in zip(whole.known, doubted.known, strict=True):
+        assert sure.tokens_per_second == less.tokens_per_second
+        assert less.noise == pytest.approx(sure.noise / np.sqrt(1 - 0.5096), rel=1e-3)
+
+
+def test_the_same_training_teaches_its_speeds_and_another_only_coefficients(study: Study) -> None:
+    start = head_start(study, points=False, observations=True, knobs=False)
+    [source] = start.similar
+    assert start.taught([], SMALL).prior is None
+    for other in ({"seq_len": 17}, {"model_digest": "another"}, {"host_cpus": 1000}):
+        start = head_start(study, points=False, observations=True, knobs=False)
+        start.similar = (replace(source, profile=replace(source.profile, **other)),)
+        assert start.taught([], SMALL).known == ()
 
 
 @pytest.mark.parametrize("records", [(), measured((SPACE[0], None))], ids=["empty", "all out of memory"])
@@ -229,9 +243,9 @@ def test_speeds_that_lead_astray_here_are_dropped_and_told(study: Study) -> None
     start.similar = (replace(source, records=elsewhere, profile=profile, trust=0.3),)
     assert start.next_point([], SPACE, need) is None  # so little trusted, a study's point is worth no trial
     here = measured(*fast_at([SPACE[4], SPACE[9], SPACE[11]], 1.0))
-    assert start.prior(here[:1], TRAINING) is not None
-    assert start.prior(here, TRAINING) is None
+    assert start.taught(here[:1], TRAINING).prior is not None
+    assert start.taught(here, TRAINING) is NOTHING
     assert "off what it leads to expect" in told.lines[-1] and "not used any more" in told.lines[-1]
     # Once dropped it stays so, and the report says why.
-    assert start.prior(here[:1], TRAINING) is None
+    assert start.taught(here[:1], TRAINING) is NOTHING
     assert reuse_json(study)["reuse_left"] == 0.0
