@@ -42,6 +42,13 @@ def parse_size(text: str) -> int:
     return size_bytes
 
 
+def format_shortage(needed_bytes: int, budget_bytes: int) -> str:
+    """`31.2 GiB of 24.0 GiB`, and where both would look alike `24.0 GiB of 24.0 GiB (12 MiB short)`."""
+    needed, budget = format_size(needed_bytes), format_size(budget_bytes)
+    alike = needed == budget and needed_bytes > budget_bytes
+    return f"{needed} of {budget}" + (f" ({format_size(needed_bytes - budget_bytes)} short)" if alike else "")
+
+
 def format_size(size_bytes: int) -> str:
     """Prints a size of memory for a person.
 

@@ -157,7 +157,7 @@ class Stepper:
         share, change = others.share() / self._spec.processes, step_change(result.step_seconds)
         if share > OTHERS_CPU_SHARE:
             text = f"other processes used {share:.0%} of the processors while steps were timed"
-            self._report({"event": "note", "text": text})
+            self._report({"event": "note", "text": text, "about": "others"})
         if abs(change) > DRIFT_SHARE:
             self._report({"event": "note", "text": change_words(change)})
 

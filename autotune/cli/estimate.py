@@ -98,6 +98,10 @@ def estimate(
         raise UsageError("--gpu-budget and --gpu-model both say the budget", "give one of them")
     if timeline is not None and configs is not None:
         raise UsageError("--timeline draws one configuration, not a file of them")
+    if timeline is not None and Path(timeline).suffix.lower() not in ("", ".svg"):
+        raise UsageError(
+            f"--timeline draws an SVG picture, not {Path(timeline).suffix}", "--timeline step.svg"
+        )
     if gpu_model is not None:
         from autotune.gpus import find_gpu
 
@@ -239,13 +243,10 @@ def _draw(
     lora_targets: tuple[str, ...] | None,
 ) -> None:
     from autotune.planning.timeline import timeline_svg
+    from autotune.report.writing import write_page
 
     text = timeline_svg(
         predictor.events(one.model, one.seq_len, one.point, lora_targets, gpus), one.as_json()
     )
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"cannot write {path}: {error.strerror}", "give another --timeline"
-        ) from error
+    write_page(Path(path), text, "give another --timeline, or make room")
+    click.echo(f"drawn: {path}", err=True)

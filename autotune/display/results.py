@@ -36,11 +36,13 @@ def run_text(result: RunResult) -> str:
     parts = [findings_text(result.findings)]
     if result.export_dir is not None:
         start = start_command(result.findings.gpus, str(result.export_dir / "train.py"))
+        files = [(f"for {title}", f"{result.export_dir / name}") for title, name in result.trainers.items()]
         parts.append(
             fields(
                 [
                     ("exported", str(result.export_dir)),
                     ("start it", f"{start}  (README.md there says more)"),
+                    *files,
                     ("took", duration_words(result.wall_seconds)),
                 ]
             )
@@ -74,6 +76,8 @@ def findings_text(findings: Findings) -> str:
 def no_winner_words(findings: Findings) -> str:
     """That nothing was found, and of memory only where it was memory."""
     failed = {outcome for outcome, count in findings.counts.items() if count}
+    if not failed:
+        return "no configuration was measured so far"
     if failed == {Outcome.HOST_OOM.value}:
         return "no configuration fits the host budget so far"
     budget = format_size(findings.budget_bytes)

@@ -37,6 +37,7 @@ def readme(winner: Winner, exporters: Sequence[Exporter] = ()) -> str:
     """The text of the folder's README, with the trainers that were exported for."""
     point, measured = winner.point, winner.measured
     facts = {
+        "cpu": measured.gpu is None,
         "load_weights": winner.load_weights,
         "lora": point.lora_rank > 0,
         "nvme": point.offload.startswith("nvme_"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.planning.outlook import Budgets, Outlook
-from autotune.sizes import format_size
+from autotune.sizes import format_shortage, format_size
 from trials.wire import Point
 
 # What makes a group: the knobs that decide which states there are; the others only size them.
@@ -77,14 +77,12 @@ def reason(outlook: Outlook, budgets: Budgets) -> str:
     prediction = outlook.prediction
     if outlook.limit == "host":
         assert budgets.host_bytes is not None
-        return (
-            f"needs {format_size(prediction.host_peak_bytes)} of "
-            f"{format_size(budgets.host_bytes)} host memory"
-        )
+        return f"needs {format_shortage(prediction.host_peak_bytes, budgets.host_bytes)} host memory"
     pieces = sorted(prediction.breakdown.items(), key=lambda item: -item[1])[:LARGEST_PIECES]
     named = ", ".join(f"{name} {format_size(size)}" for name, size in pieces)
-    budget = "" if budgets.device_bytes is None else f" of {format_size(budgets.device_bytes)}"
-    return f"needs {format_size(prediction.required_device_bytes)}{budget}: {named}"
+    needed, budget = prediction.required_device_bytes, budgets.device_bytes
+    needs = format_size(needed) if budget is None else format_shortage(needed, budget)
+    return f"needs {needs}: {named}"
 
 
 def remedy(point: Point, fitting: Iterable[Point]) -> str:

@@ -23,12 +23,13 @@ def check_place(path: Path) -> None:
         raise EnvironmentProblem(f"cannot write {path}: there is no folder {path.parent}", "create it first")
 
 
-def write_page(path: Path, text: str) -> int:
+def write_page(path: Path, text: str, hint: str = OTHER_PLACE) -> int:
     """Write a page beside its place and move it there, so that what was there stays until the page is whole.
 
     Args:
         path: a file, which is replaced, or a device or pipe, which is written to.
         text: the page.
+        hint: what to do where it cannot be written.
 
     Returns:
         Its size in bytes.
@@ -51,5 +52,5 @@ def write_page(path: Path, text: str) -> int:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise EnvironmentProblem(f"cannot write {path}: {error.strerror or error}", OTHER_PLACE) from error
+        raise EnvironmentProblem(f"cannot write {path}: {error.strerror or error}", hint) from error
     return len(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from trials.wire import Device
 EXPANDABLE_SEGMENTS = "expandable_segments:True"
 # Smaller ones would give back more, and make a step half as slow again: each tensor is mapped anew then.
 MMAP_THRESHOLD_BYTES = str(1 << 20)
+SPIN_COUNT = "1000"
 
 
 def trial_environment(device: Device, environment: Mapping[str, str]) -> dict[str, str]:
@@ -34,13 +36,20 @@ def trial_environment(device: Device, environment: Mapping[str, str]) -> dict[st
     result.pop("PYTORCH_ALLOC_CONF", None)
     if device == "cpu":
         result.update(DS_ACCELERATOR="cpu", CUDA_VISIBLE_DEVICES="")
-        # Spinning OpenMP threads make a step up to forty times slower as soon as one other process computes.
-        result.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        # Spinning OpenMP threads make a step up to forty times slower as soon as one other process computes,
+        # and ones that sleep at once make it a third slower where none does.
+        if "OMP_WAIT_POLICY" not in result:
+            result.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
         # glibc keeps ever larger freed blocks for itself, which would count as memory of whatever is measured
         # next: with a threshold that it may not raise, freed tensors are given back.
         result.setdefault("MALLOC_MMAP_THRESHOLD_", MMAP_THRESHOLD_BYTES)
         # oneDNN keeps some hundred kilobytes for each operation and shape it has seen, a thousand of them.
         result.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "40")
+    # Two ninjas build anew what the other has built: it is this environment's, activated or not.
+    programs = Path(sys.executable).parent
+    if (programs / "ninja").exists():
+        parts = [str(programs), *result.get("PATH", os.defpath).split(os.pathsep)]
+        result["PATH"] = os.pathsep.join(dict.fromkeys(parts))
     # Trials import this project from where it runs now, installed or not.
     root = str(Path(__file__).resolve().parents[2])
     parts = [root, *filter(None, result.get("PYTHONPATH", "").split(os.pathsep))]

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
-from autotune.export import EVERY, EXPORTERS, Exporter, Winner, export_folder, loss_words, senseless
+from autotune.export import (
+    EVERY,
+    EXPORTERS,
+    Exporter,
+    Winner,
+    chosen_exporters,
+    export_folder,
+    loss_words,
+    senseless,
+)
 from autotune.space.trainers import TITLES, losses
 from autotune.tuning.confirm import Chosen, confirmation_of, effective_records, failed_points
 from autotune.tuning.handover import missing_folder
@@ -47,6 +56,12 @@ def best_without_loss(study: Study, trainer: str) -> Chosen | None:
     records = [record for record in effective_records(study) if not losses(trainer, record.point)]
     best = choose_winner(records, exclude=failed_points(study), budget_bytes=study.inputs.budget_bytes)
     return trial_of(study, best.position) if best is not None else None
+
+
+def trainers_files(formats: Iterable[str], point: Point) -> dict[str, str]:
+    """The file that each trainer of these formats reads first, by the trainer's title."""
+    exporters = (one for one in chosen_exporters(formats, point) if one.name not in ("deepspeed", "script"))
+    return {TITLES[exporter.name]: exporter.main_file for exporter in exporters}
 
 
 def refuse_senseless(formats: Iterable[str], method: RequestedMethod) -> None:

@@ -83,6 +83,7 @@ class RunResult:
         shortfall: what the smallest point needs, where nothing fits.
         interrupted: whether the user stopped it.
         reuse: which studies it learned from, and what is left of the trust in them.
+        trainers: files in the folder that trainers read, by the trainer's title.
     """
 
     findings: Findings
@@ -91,6 +92,7 @@ class RunResult:
     shortfall: Shortfall | PredictedShortfall | None
     interrupted: bool
     reuse: Mapping[str, Any] = field(default_factory=dict)
+    trainers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> ExitCode:

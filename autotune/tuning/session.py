@@ -71,6 +71,7 @@ class Session:
     rates: Rates | None = None
     results: list[tuple[int, TrialResult]] = field(default_factory=list)
     _repeats_in_vain: int = field(default=0, init=False)
+    _told_of_others: bool = field(default=False, init=False)
 
     def seconds_left(self) -> float:
         """Until the search's time is up; negative after that."""
@@ -251,12 +252,18 @@ class Session:
         """
         try:
             result = self.runner.run(
-                spec, timeout_seconds=timeout_seconds, on_event=self.observer.trial_event, fresh=fresh
+                spec, timeout_seconds=timeout_seconds, on_event=self._on_event, fresh=fresh
             )
         finally:
             self.folders.clear_work()
         self.outside.learn(spec.point, result)
         return result
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        self.observer.trial_event(event)
+        if event.get("about") == "others" and not self._told_of_others:
+            self._told_of_others = True
+            self.observer.say(f"{event['text']}: what is measured meanwhile is slower than it would be alone")
 
     def spec(
         self,

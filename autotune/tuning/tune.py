@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.counting import counted
-from autotune.errors import EnvironmentProblem
+from autotune.errors import EnvironmentProblem, UsageError
 from autotune.export import check_export_folder
 from autotune.tuning.candidates import MEMORY_FAILURES
 from autotune.tuning.completion import is_searched, note_searched
 from autotune.tuning.confirm import best_so_far, confirm_winner
-from autotune.tuning.exporting import export_winner, refuse_senseless
+from autotune.tuning.exporting import export_winner, refuse_senseless, trainers_files
 from autotune.tuning.findings import RunResult, findings_of
 from autotune.tuning.folders import Folders, check_can_be_made, study_folders
 from autotune.tuning.gained import tell_worth
@@ -24,6 +24,7 @@ from autotune.tuning.observer import Observer, Opened
 from autotune.tuning.ownership import give_back, take
 from autotune.tuning.predicting import foresight_of, tracing_processes
 from autotune.tuning.readiness import get_ready
+from autotune.tuning.removal import remove
 from autotune.tuning.request import Request
 from autotune.tuning.search import Ending, anything_left, search
 from autotune.tuning.session import Session, measured_records
@@ -76,13 +77,20 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
         _check_export(folders.export, request.exports)
     make_data_folder(folders.logs, "the trials' logs")
     take(study)
+    refused = False
     try:
         folders.clear_work()
         remember(study, task.model, request.command, request.trials)
         study.set_machine(measured_on(task.machine))
         return _tune_study(task, study, folders, default_folder(), observer, interrupts, began)
+    except UsageError:
+        refused = not study.records()
+        raise
     finally:
         give_back(study)
+        if refused:
+            # A request that could not be measured at all leaves no study behind.
+            remove(url, [study.name])
 
 
 def _check_export(folder: Path, formats: tuple[str, ...]) -> None:
@@ -121,9 +129,10 @@ def _tune_study(
                 raise
             interrupted = True
     chosen = best_so_far(study)
-    exported = None
+    exported, trainers = None, {}
     if chosen is not None:
         winner = winner_of(study, chosen)
+        trainers = trainers_files(task.request.exports, winner.point)
         exported = export_winner(winner, folders.export, task.request.exports, observer.say)
     return RunResult(
         findings=findings_of(study),
@@ -131,6 +140,7 @@ def _tune_study(
         shortfall=None if chosen else shortfall,
         interrupted=interrupted,
         reuse=reuse_json(study),
+        trainers=trainers,
         wall_seconds=time.monotonic() - began,
     )
 
