@@ -15,7 +15,7 @@ import numpy as np
 
 from autotune.errors import UsageError
 from autotune.reuse.observations import PriorObservation
-from autotune.throughput import Rates, Training, Worked, rates_of
+from autotune.throughput import Rates, Training, Worked, probed_rates, rates_of
 from autotune.throughput.belief import LEAST_NOISE, REST
 from autotune.throughput.coefficients import Prior, shipped_prior
 
@@ -89,7 +89,8 @@ def _sources(observations: Sequence[PriorObservation], target: Training) -> list
     """The observations by training; those of a GPU that is in no table are left out."""
     groups: dict[tuple[object, ...], list[PriorObservation]] = {}
     for one in observations:
-        key = (one.model.model_dump_json(), one.seq_len, one.gpu_name, one.processes)
+        machine = (one.gpu_name, *sorted(one.rates.items()))
+        key = (one.model.model_dump_json(), one.seq_len, one.processes, machine)
         groups.setdefault(key, []).append(one)
     found = []
     for members in groups.values():
@@ -114,10 +115,10 @@ def _sources(observations: Sequence[PriorObservation], target: Training) -> list
 
 
 def _rates(one: PriorObservation, target: Training) -> Rates | None:
-    """The rates of the machine that an observation was made on: this one's, or another GPU's by the table."""
+    """The rates of an observation's machine: measured there, else this one's or the table's."""
     if one.is_here or one.gpu_name is None:
-        return target.rates
+        return probed_rates(one.rates, target.rates)
     try:
-        return rates_of(one.gpu_name)
+        return probed_rates(one.rates, rates_of(one.gpu_name))
     except UsageError:
         return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from autotune.reuse.profile import Profile
 from autotune.reuse.similar import Similar
@@ -27,6 +27,7 @@ class PriorObservation:
         processes: data-parallel processes.
         is_here: whether that is the kind of GPU at hand.
         weight: in [0, 1]; 1 counts as if it had been measured in the study at hand.
+        rates: of its machine, as measured there; empty where they are not known.
     """
 
     model: ModelSpec
@@ -37,6 +38,7 @@ class PriorObservation:
     processes: int
     is_here: bool
     weight: float
+    rates: Mapping[str, float] = field(default_factory=dict)
 
 
 def prior_observations(similar: Iterable[Similar], target: Profile) -> tuple[PriorObservation, ...]:
@@ -69,4 +71,5 @@ def _of_study(one: Similar, target: Profile) -> Iterator[PriorObservation]:
             processes=one.profile.gpus,
             is_here=one.profile.gpu_name == target.gpu_name,
             weight=one.trust * (STOPPED_WEIGHT if stopped else 1.0),
+            rates=one.profile.rates,
         )

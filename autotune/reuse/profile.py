@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autotune.models.keys import (
@@ -56,6 +56,7 @@ class Profile:
         host_cpus: logical processors; None where it is not known.
         lora_targets: None: all linear layers except the head.
         versions: of the libraries.
+        rates: what the machine does per second, as its probe measured it; empty where that is not known.
     """
 
     model: ModelSpec
@@ -79,6 +80,7 @@ class Profile:
     host_cpus: int | None
     lora_targets: tuple[str, ...] | None
     versions: Mapping[str, str]
+    rates: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def activation_size(self) -> float:
@@ -132,4 +134,5 @@ def profile_of(inputs: StudyInputs, model: ModelSpec, machine: MeasuredOn | None
         host_cpus=machine.host_cpus if machine else None,
         lora_targets=inputs.lora_targets,
         versions=dict(machine.versions) if machine else {},
+        rates=dict(machine.rates) if machine else {},
     )

@@ -16,6 +16,9 @@ class MeasuredOn(Strict):
     driver: str | None = Field(None, description="the NVIDIA driver's version")
     host_cpus: int | None = Field(None, ge=1, description="logical processors; None: not recorded")
     versions: dict[str, str] = Field(default_factory=dict, description="of the libraries that matter")
+    rates: dict[str, float] = Field(
+        default_factory=dict, description="what it does per second, as `autotune.throughput.Rates` names it"
+    )
 
 
 def machine_of_results(results: Iterable[TrialResult]) -> MeasuredOn | None:

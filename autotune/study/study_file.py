@@ -5,7 +5,8 @@ The first line is the header, with these keys:
     format            "autotune-study"
     format_version    the version of the form (autotune/study/migrations.py), for every line
     study             its name
-    inputs, created_at, opened_at, autotune_version, machine (gpu_name, driver, host_cpus, versions), notes
+    inputs, created_at, opened_at, autotune_version, notes
+    machine           gpu_name, driver, host_cpus, versions, rates
     trials, confirmations     how many lines of each follow
 
 Then a line for each trial that is over, by number (`kind` "trial": number, point, predicted, result,

@@ -45,6 +45,11 @@ class Rates:
     nvme_bytes: float = 3e9
     device: str = "cuda"
 
+    def as_plain(self) -> dict[str, float]:
+        """Its figures by name, to six digits; `probed_rates` reads them."""
+        values = dataclasses.asdict(self)
+        return {name: float(f"{value:.6g}") for name, value in values.items() if name != "device"}
+
 
 H200_RATES = Rates()
 # What a few cores of a server do, where no probe has measured them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,8 +39,13 @@ def remember(study: Study, model: ModelSpec, command: str, trials: int) -> None:
         study.set_note(TRIALS_NOTE, trials)
 
 
-def measured_on(machine: Machine) -> MeasuredOn:
-    """What of the machine a study keeps: what decides memory and speed."""
+def measured_on(machine: Machine, rates: Mapping[str, float] | None = None) -> MeasuredOn:
+    """What of the machine a study keeps: what decides memory and speed.
+
+    Args:
+        machine: it.
+        rates: what it does per second, where that is known.
+    """
     from autotune.study.measured_on import MeasuredOn
 
     return MeasuredOn(
@@ -47,6 +53,7 @@ def measured_on(machine: Machine) -> MeasuredOn:
         driver=machine.driver,
         host_cpus=os.cpu_count(),
         versions=dict(machine.versions),
+        rates=dict(rates or {}),
     )
 
 

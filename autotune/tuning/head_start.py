@@ -230,7 +230,7 @@ class HeadStart:
             here = [one for one in self.similar if self._is_of_this_training(one)]
             others = [replace(one, trust=one.trust * left) for one in self.similar if one not in here]
             prior = learned_prior(prior_observations(others, self._target), training, self._base)
-            known = tuple(known for one in here for known in _known(one, left))
+            known = tuple(known for one in here for known in _known(one, left, training, self._base))
             self._lessons[left] = Taught(prior, known) if prior is not None or known else NOTHING
         return self._lessons[left]
 
@@ -352,14 +352,23 @@ class HeadStart:
         return dict(self._study.note(NOTE) or {})
 
 
-def _known(similar: Similar, left: float) -> Iterator[Observation]:
-    """What a study of the same training measured, less sure the less trust is left."""
+def _known(similar: Similar, left: float, training: Training, base: Prior | None) -> Iterator[Observation]:
+    """What a study of the same training measured, less sure the less trust is left.
+
+    Where it knows how fast its machine was, its speeds are those that this machine would have had.
+    """
+    from autotune.throughput import Belief, Worked, probed_rates
     from autotune.throughput.belief import Observation
     from autotune.throughput.seen import observations_of, seen_of
 
-    for one in observations_of(seen_of(record.point, record.result) for record in similar.records):
+    found = observations_of(seen_of(record.point, record.result) for record in similar.records)
+    points = list(dict.fromkeys(one.point for one in found))
+    there = replace(training, rates=probed_rates(similar.profile.rates, training.rates))
+    here_mean, there_mean = (Belief(Worked(one, points), (), base).mean for one in (training, there))
+    moved = dict(zip(points, here_mean - there_mean, strict=True))
+    for one in found:
         noise = sqrt((one.noise**2 + ELSEWHERE_NOISE**2) / left)
-        yield Observation(one.point, one.tokens_per_second, noise)
+        yield Observation(one.point, one.tokens_per_second * exp(moved[one.point]), noise)
 
 
 def _tried(record: Record, carried: Mapping[Point, float]) -> Tried:

@@ -81,7 +81,9 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
     try:
         folders.clear_work()
         remember(study, task.model, request.command, request.trials)
-        study.set_machine(measured_on(task.machine))
+        before = study.head().machine
+        same = before is not None and before.gpu_name == task.machine.gpu_name
+        study.set_machine(measured_on(task.machine, before.rates if before and same else None))
         return _tune_study(task, study, folders, default_folder(), observer, interrupts, began)
     except UsageError:
         refused = not study.records()
@@ -178,6 +180,7 @@ def _work(
         try:
             observer.say("starting the trial process (loads torch and transformers once)")
             ready = get_ready(task, runner, data_folder, folders.logs, observer.say)
+            study.set_machine(measured_on(task.machine, ready.rates.as_plain() if ready.rates else None))
             for stage in ready.task.stages:
                 for note in stage.notes:
                     observer.say(note)

@@ -74,7 +74,8 @@ class Table:
             space_name="table",
             space_digest="",
         )
-        machine = MeasuredOn(gpu_name=inputs.gpu_name, versions=self.inputs["versions"])
+        rates = self.inputs.get("rates") or {}
+        machine = MeasuredOn(gpu_name=inputs.gpu_name, versions=self.inputs["versions"], rates=rates)
         return profile_of(inputs, self.model, machine)
 
     def required_bytes(self, point: Point) -> int | None:

@@ -92,3 +92,19 @@ def test_speeds_that_no_machine_has_teach_nothing() -> None:
     both, alone = learned_prior([*observed(1.0), *other], LARGE), learned_prior(observed(1.0), LARGE)
     assert both is not None and alone is not None
     assert both.mean == pytest.approx(alone.mean)
+
+
+def test_a_study_of_another_host_is_read_with_that_host_s_rates() -> None:
+    # The same machine but for a host that launches half as fast: nothing of that is a coefficient's doing.
+    slow = replace(SMALL.rates, launch_seconds=2 * SMALL.rates.launch_seconds)
+    worked = Worked(replace(SMALL, rates=slow), SPACE)
+    speeds = worked.work.tokens / np.exp(worked.times(BASE.mean).log_seconds)
+    told = [
+        PriorObservation(SMALL.model, 1024, point, float(speed), "NVIDIA H200", 1, True, 1.0, slow.as_plain())
+        for point, speed in list(zip(SPACE, speeds, strict=True))[::3]
+    ]
+    with_rates, without = (
+        learned_prior(one, LARGE) for one in (told, [replace(one, rates={}) for one in told])
+    )
+    assert with_rates is not None and without is not None
+    assert np.abs(with_rates.mean - BASE.mean).max() < 0.02 < 0.1 < np.abs(without.mean - BASE.mean).max()

@@ -249,3 +249,15 @@ def test_speeds_that_lead_astray_here_are_dropped_and_told(study: Study) -> None
     # Once dropped it stays so, and the report says why.
     assert start.taught(here[:1], TRAINING) is NOTHING
     assert reuse_json(study)["reuse_left"] == 0.0
+
+
+def test_speeds_of_a_slower_host_are_those_that_this_one_would_have_had(study: Study) -> None:
+    start = head_start(study, points=False, observations=True, knobs=False)
+    [source] = start.similar
+    as_here = [one.tokens_per_second for one in start.taught([], SMALL).known]
+    slow = {"launch_seconds": 2 * CPU_RATES.launch_seconds}
+    start = head_start(study, points=False, observations=True, knobs=False)
+    start.similar = (replace(source, profile=replace(source.profile, rates=slow)),)
+    moved = [one.tokens_per_second for one in start.taught([], SMALL).known]
+    assert all(1.0 <= new / old <= 2.0 for new, old in zip(moved, as_here, strict=True))
+    assert max(new / old for new, old in zip(moved, as_here, strict=True)) > 1.05
