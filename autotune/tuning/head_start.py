@@ -170,12 +170,28 @@ class HeadStart:
             return None
         if not self._holds(self.judgement(records)):
             return None
-        speed = self._speed(records, candidates, training)
-        found = first_points(self.similar, candidates, self._target, required_bytes, speed=speed)
+        speed, needed = self._speed(records, candidates, training), self._needed_elsewhere()
+        found = first_points(
+            self.similar,
+            candidates,
+            self._target,
+            lambda point: required_bytes(point) or needed.get(point),
+            speed=speed,
+        )
         if not found:
             return None
         self._remember(found[0])
         return found[0].point
+
+    def _needed_elsewhere(self) -> dict[Point, int]:
+        """The memory that points of this very training were measured to need."""
+        return {
+            record.point: record.result.required_device_bytes
+            for one in self.similar
+            if self._is_of_this_training(one)
+            for record in one.records
+            if record.result is not None and record.result.required_device_bytes is not None
+        }
 
     def preferred(self, records: Sequence[Record], candidates: Sequence[Point]) -> Sequence[Point]:
         """The candidates that a sampler may choose among while little is known: by the knobs' effects.

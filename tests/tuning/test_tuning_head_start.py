@@ -261,3 +261,23 @@ def test_speeds_of_a_slower_host_are_those_that_this_one_would_have_had(study: S
     moved = [one.tokens_per_second for one in start.taught([], SMALL).known]
     assert all(1.0 <= new / old <= 2.0 for new, old in zip(moved, as_here, strict=True))
     assert max(new / old for new, old in zip(moved, as_here, strict=True)) > 1.05
+
+
+def test_where_nothing_is_predicted_what_was_measured_says_what_fits(study: Study) -> None:
+    # Half of the budget would be half of the micro batch, but all of them needed far less.
+    start = head_start(study)
+    [source] = start.similar
+    records = tuple(
+        replace(
+            record, result=record.result and record.result.model_copy(update={"required_device_bytes": 2})
+        )
+        for record in source.records
+    )
+    largest = max(record.point.micro_batch_size for record in records)
+    for needed, expected in ((source.records, largest // 2), (records, largest)):
+        start = head_start(study)
+        start._target = replace(start._target, budget_bytes=start._target.budget_bytes // 2)
+        start.similar = (replace(source, records=needed),)
+        point = start.next_point([], SPACE, lambda point: None)
+        assert point is not None and point.micro_batch_size == expected
+        study.set_note("reuse", {"studies": [source.as_json()]})
