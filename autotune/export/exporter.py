@@ -36,6 +36,11 @@ class Exporter:
     start: Callable[[Winner], str]
     requirements: tuple[str, ...] = ()
 
+    @property
+    def has_own_files(self) -> bool:
+        """Whether it writes more than the folder holds for everybody."""
+        return self.name not in ("deepspeed", "script")
+
 
 def environment(winner: Winner) -> str:
     """The environment variables of a command that starts it."""

@@ -44,7 +44,7 @@ def readme(winner: Winner, exporters: Sequence[Exporter] = ()) -> str:
         "partly_checkpointed": 0 < point.checkpoint_fraction < 1,
         "quantized": point.quantization != "none",
         "several_gpus": winner.gpus > 1,
-        "trainers": any(_has_own_files(exporter) for exporter in exporters),
+        "trainers": any(exporter.has_own_files for exporter in exporters),
         "weights_known": winner.weights_source is not None,
     }
     machine = table_cell(markdown_words(measured.gpu.name)) if measured.gpu else "the CPU"
@@ -62,12 +62,8 @@ def readme(winner: Winner, exporters: Sequence[Exporter] = ()) -> str:
         seq_len=f"{winner.seq_len:,}",
         arguments="\n".join(f"    {argument}," for argument in _training_arguments(winner)),
         command=code_block(one_command(winner.command)),
-        trainers="\n\n".join(_trainer(one, winner) for one in exporters if _has_own_files(one)),
+        trainers="\n\n".join(_trainer(one, winner) for one in exporters if one.has_own_files),
     )
-
-
-def _has_own_files(exporter: Exporter) -> bool:
-    return exporter.name not in ("deepspeed", "script")
 
 
 def _trainer(exporter: Exporter, winner: Winner) -> str:

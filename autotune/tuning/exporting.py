@@ -60,8 +60,8 @@ def best_without_loss(study: Study, trainer: str) -> Chosen | None:
 
 def trainers_files(formats: Iterable[str], point: Point) -> dict[str, str]:
     """The file that each trainer of these formats reads first, by the trainer's title."""
-    exporters = (one for one in chosen_exporters(formats, point) if one.name not in ("deepspeed", "script"))
-    return {TITLES[exporter.name]: exporter.main_file for exporter in exporters}
+    exporters = chosen_exporters(formats, point)
+    return {TITLES[one.name]: one.main_file for one in exporters if one.has_own_files}
 
 
 def refuse_senseless(formats: Iterable[str], method: RequestedMethod) -> None:

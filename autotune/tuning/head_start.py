@@ -6,10 +6,9 @@ search goes on as it would have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import exp, log, sqrt
-from statistics import fmean
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autotune.reuse import (
@@ -22,11 +21,11 @@ from autotune.reuse import (
     first_points,
     judged,
     knob_effects,
-    prior_observations,
 )
 from autotune.reuse.first_points import MOST_POINTS
 from autotune.reuse.observations import speed_of
 from autotune.reuse.similarity import LEAST_TRUST
+from autotune.tuning.lessons import NOTHING, Taught, is_of_this_training, lessons, misled
 from autotune.tuning.stopping import quality_values
 from trials.wire import Outcome, Point
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from autotune.reuse.worth import Worth
     from autotune.study import Record
     from autotune.throughput import Training
-    from autotune.throughput.belief import Observation
     from autotune.throughput.coefficients import Prior
 
 NOTE = "reuse"
@@ -44,12 +42,6 @@ OWN_TRIALS = 1
 FEW_TRIALS = 8
 # Below this a study's points are not worth a trial; its speeds cost none.
 POINT_TRUST = 0.4
-# From so many trials on they are compared with what the studies lead to expect; what is this much worse than
-# without them, as a logarithm, is dropped.
-LEAST_COMPARED = 2
-CLEARLY_WORSE = 0.08
-# A speed of the same training from another day and another machine of the kind repeats no better than this.
-ELSEWHERE_NOISE = 0.1
 # Fewer candidates need no choosing among.
 MANY_CANDIDATES = 20
 BETTER_SHARE = 0.5
@@ -77,22 +69,6 @@ class Carry:
     points: bool = True
     observations: bool = True
     knobs: bool = False
-
-
-@dataclass(frozen=True)
-class Taught:
-    """What other studies teach the model of speed.
-
-    Attributes:
-        prior: of its coefficients; None: the shipped one.
-        known: speeds of this very training.
-    """
-
-    prior: Prior | None = None
-    known: tuple[Observation, ...] = ()
-
-
-NOTHING = Taught()
 
 
 class Keeps(Protocol):
@@ -188,7 +164,7 @@ class HeadStart:
         return {
             record.point: record.result.required_device_bytes
             for one in self.similar
-            if self._is_of_this_training(one)
+            if is_of_this_training(one, self._target)
             for record in one.records
             if record.result is not None and record.result.required_device_bytes is not None
         }
@@ -229,7 +205,8 @@ class HeadStart:
         if carried and all(record.point in carried for record in records):
             return NOTHING
         found = self._taught(self.judgement(records).share, training)
-        words = "" if found is NOTHING else self._misled(found, records, training)
+        measured = {record.point: speed for record in records if (speed := speed_of(record)) is not None}
+        words = "" if found is NOTHING else misled(found, measured, training, self._base)
         if not words:
             return found
         self._study.set_note(NOTE, self._note() | {"misled": words})
@@ -241,36 +218,8 @@ class HeadStart:
         if not self.carry.observations or left <= 0.0:
             return NOTHING
         if left not in self._lessons:
-            from autotune.reuse.learned_prior import learned_prior
-
-            here = [one for one in self.similar if self._is_of_this_training(one)]
-            others = [replace(one, trust=one.trust * left) for one in self.similar if one not in here]
-            prior = learned_prior(prior_observations(others, self._target), training, self._base)
-            known = tuple(known for one in here for known in _known(one, left, training, self._base))
-            self._lessons[left] = Taught(prior, known) if prior is not None or known else NOTHING
+            self._lessons[left] = lessons(self.similar, left, self._target, training, self._base)
         return self._lessons[left]
-
-    def _misled(self, taught: Taught, records: Sequence[Record], training: Training) -> str:
-        """How far what was learned is off the speeds measured here, if clearly worse than without."""
-        from autotune.throughput import Belief, Worked
-
-        measured = {record.point: speed for record in records if (speed := speed_of(record)) is not None}
-        if len(measured) < LEAST_COMPARED:
-            return ""
-        work = Worked(training, list(measured))
-
-        def off(known: Sequence[Observation], prior: Prior | None) -> float:
-            believed = Belief(work, known, prior or self._base)
-            errors = (
-                log(measured[point]) - mean for point, mean in zip(work.points, believed.mean, strict=True)
-            )
-            return sqrt(fmean(error**2 for error in errors))
-
-        learned, without = off(taught.known, taught.prior), off((), None)
-        if learned <= without + CLEARLY_WORSE:
-            return ""
-        off_by = f"{exp(learned) - 1:.0%} off what it leads to expect"
-        return f"speeds here are {off_by}, and {exp(without) - 1:.0%} off what is expected without it"
 
     def _speed(
         self, records: Sequence[Record], candidates: Sequence[Point], training: Training | None
@@ -292,8 +241,8 @@ class HeadStart:
 
     def judgement(self, records: Sequence[Record]) -> Judgement:
         """What the measurements leave of the trust; said once where that is less than all."""
-        carried, misled = self.carried(), self._note().get("misled")
-        found = Judgement(0.0, misled) if misled else judged([_tried(record, carried) for record in records])
+        carried, astray = self.carried(), self._note().get("misled")
+        found = Judgement(0.0, astray) if astray else judged([_tried(record, carried) for record in records])
         if found.words and self._told > (left := found.share if self._holds(found) else 0.0):
             self._told = left
             lost = "is not used any more" if not self._holds(found) else f"counts {found.share:.0%}"
@@ -333,15 +282,6 @@ class HeadStart:
         measured = sum(speed_of(record) is not None for record in one.records)
         return same and one.trust >= SAME_TRAINING_TRUST and measured >= LEAST_KNOWN
 
-    def _is_of_this_training(self, one: Similar) -> bool:
-        """Whether a point's speed there is one here: everything is the same but what may be proposed."""
-
-        def facts(profile: Profile) -> tuple[object, ...]:
-            machine = (profile.device, profile.gpu_name, profile.gpus, profile.host_cpus)
-            return profile.model_digest, profile.seq_len, profile.lora_targets, machine
-
-        return facts(one.profile) == facts(self._target)
-
     def keep_worth(self, worth: Worth) -> None:
         """Keeps what the head start was worth."""
         self._study.set_note(NOTE, self._note() | {"worth": worth.as_json()})
@@ -366,25 +306,6 @@ class HeadStart:
 
     def _note(self) -> dict[str, Any]:
         return dict(self._study.note(NOTE) or {})
-
-
-def _known(similar: Similar, left: float, training: Training, base: Prior | None) -> Iterator[Observation]:
-    """What a study of the same training measured, less sure the less trust is left.
-
-    Where it knows how fast its machine was, its speeds are those that this machine would have had.
-    """
-    from autotune.throughput import Belief, Worked, probed_rates
-    from autotune.throughput.belief import Observation
-    from autotune.throughput.seen import observations_of, seen_of
-
-    found = observations_of(seen_of(record.point, record.result) for record in similar.records)
-    points = list(dict.fromkeys(one.point for one in found))
-    there = replace(training, rates=probed_rates(similar.profile.rates, training.rates))
-    here_mean, there_mean = (Belief(Worked(one, points), (), base).mean for one in (training, there))
-    moved = dict(zip(points, here_mean - there_mean, strict=True))
-    for one in found:
-        noise = sqrt((one.noise**2 + ELSEWHERE_NOISE**2) / left)
-        yield Observation(one.point, one.tokens_per_second * exp(moved[one.point]), noise)
 
 
 def _tried(record: Record, carried: Mapping[Point, float]) -> Tried:

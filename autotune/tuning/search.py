@@ -16,7 +16,8 @@ from autotune.tuning.certainty import (
     left_to_gain,
     unpriced_point,
 )
-from autotune.tuning.head_start import LEAST_MEASURED_AGAIN, NOTHING
+from autotune.tuning.head_start import LEAST_MEASURED_AGAIN
+from autotune.tuning.lessons import NOTHING
 from autotune.tuning.limits import limits_in_the_way, limits_words
 from autotune.tuning.promising import FIRST_TRIALS, least_point, promising_point
 from autotune.tuning.session import Session, measured_records
@@ -117,7 +118,8 @@ def _search_stage(session: Session, stage: Stage, *, gives_way: bool) -> Ending:
         if _fitting(in_stage, session) and is_settled(left, in_stage, request.until, least):
             unpriced = unpriced_point(advisor, in_stage, remaining, elsewhere or ())
             if unpriced is None:
-                _tell_prices(session, unpriced_point(advisor, in_stage, remaining), elsewhere or {})
+                if elsewhere:
+                    _tell_prices(session, unpriced_point(advisor, in_stage, remaining), elsewhere)
                 return Ending.SETTLED
             point = unpriced
         else:

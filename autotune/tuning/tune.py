@@ -81,9 +81,6 @@ def tune(request: Request, observer: Observer, interrupts: Interrupts) -> RunRes
     try:
         folders.clear_work()
         remember(study, task.model, request.command, request.trials)
-        before = study.head().machine
-        same = before is not None and before.gpu_name == task.machine.gpu_name
-        study.set_machine(measured_on(task.machine, before.rates if before and same else None))
         return _tune_study(task, study, folders, default_folder(), observer, interrupts, began)
     except UsageError:
         refused = not study.records()

@@ -11,7 +11,6 @@ the output holds is not run again; a search that the time limit cut has a row th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -22,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from autotune.display.words import point_words
+from benchmarks.rivals.contender import Found
+from benchmarks.rivals.ours import found_by_autotune
 from benchmarks.rivals.processes import run_limited
-from trials.wire import Point
+from benchmarks.rivals.rows import append_row, read_rows
 
 WAYS = ("off", "own")
 
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run_all(chosen: argparse.Namespace, folder: Path) -> None:
     until = time.monotonic() + chosen.seconds
-    searches = [_search(text, chosen.budget) for text in chosen.searches]
+    searches, rows = [_search(text, chosen.budget) for text in chosen.searches], read_rows(chosen.output)
     for way in chosen.way or WAYS:
         for number, search in enumerate(searches):
             about = {
@@ -82,16 +83,15 @@ def _run_all(chosen: argparse.Namespace, folder: Path) -> None:
                 "device": chosen.device,
                 "reuse": way,
             }
-            if any(row["about"] == about for row in read_rows(chosen.output)):
+            if any(row["about"] == about for row in rows):
                 continue
             left = until - time.monotonic()
             if left <= 0:
                 print(f"time is up before {search.model} in {search.budget} with --reuse {way}", flush=True)
                 return
             storage = folder / (f"{way}.db" if way != "off" else f"{way}-{number}.db")
-            row = {"about": about, **_run(about, storage, folder / f"{way}-{number}", left)}
-            with chosen.output.open("a") as output:
-                output.write(json.dumps(row) + "\n")
+            row = {"about": about, "found": _run(about, storage, folder / f"{way}-{number}", left)}
+            append_row(chosen.output, rows, row)
             print(line(row), flush=True)
 
 
@@ -108,27 +108,7 @@ def _run(about: dict[str, Any], storage: Path, folder: Path, limit_seconds: floa
     command += ["--device", about["device"], "--storage", f"sqlite:///{storage.absolute()}"]
     command += ["--export-dir", str(folder / "winner")]
     ended = run_limited(command, folder=folder, environment=os.environ, limit_seconds=limit_seconds)
-    try:
-        answer = json.loads(ended.stdout.read_text())
-    except json.JSONDecodeError:
-        return {"failed": ended.last_words(), "wall_seconds": ended.wall_seconds}
-    winner = answer["winner"] or {}
-    return {
-        "cut": ended.cut,
-        "wall_seconds": ended.wall_seconds,
-        "trials": answer["trials"],
-        "point": winner.get("point"),
-        "tokens_per_second": winner.get("tokens_per_second"),
-        "confirmed": winner.get("confirmed"),
-        "learned": answer.get("reuse"),
-    }
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """What was run."""
-    if not path.exists():
-        return []
-    return [json.loads(text) for text in path.read_text().splitlines() if text.strip()]
+    return found_by_autotune(ended).model_dump(mode="json")
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
@@ -140,7 +120,7 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
         "those above it with `own`, `off` from nothing. Trials: all but the confirmations;",
         "minutes are the whole command.",
         "",
-        "| model | budget | --reuse | trials | OOM | minutes | winner | tokens/s | confirmed |",
+        "| model | budget | --reuse | trials | OOM | minutes | winner | tokens/s | |",
         "| --- | ---: | --- | ---: | ---: | ---: | --- | ---: | --- |",
     ]
     ordered = sorted(rows, key=lambda row: (row["about"]["number"], WAYS.index(row["about"]["reuse"])))
@@ -149,17 +129,14 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
 
 def line(row: dict[str, Any]) -> str:
     """One search as a row of the table."""
-    about = row["about"]
-    minutes = f"{row['wall_seconds'] / 60:.1f}"
+    about, found = row["about"], Found.model_validate(row["found"])
     begins = f"| {about['model']} | {about['budget']} | {about['reuse']} "
-    if "failed" in row:
-        return f"{begins}| | | {minutes} | {row['failed']} | | |"
-    counts = row["trials"]
-    words = point_words(Point.model_validate(row["point"])) if row["point"] else "none"
-    speed = f"{row['tokens_per_second']:,.0f}" if row["tokens_per_second"] else ""
-    confirmed = "cut" if row["cut"] else ("yes" if row["confirmed"] else "no")
+    words = point_words(found.point) if found.point else "none"
+    speed = f"{found.own_tokens_per_second:,.0f}" if found.own_tokens_per_second else ""
+    remark = "; ".join(filter(None, (found.status if found.status != "finished" else "", found.note)))
     return (
-        f"{begins}| {sum(counts.values())} | {counts['oom']} | {minutes} | {words} | {speed} | {confirmed} |"
+        f"{begins}| {found.tried} | {found.ooms} | {found.wall_seconds / 60:.1f} | {words} | {speed} "
+        f"| {remark} |"
     )
 
 

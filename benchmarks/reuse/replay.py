@@ -12,7 +12,8 @@ from autotune.reuse import Similar, similarity
 from autotune.reuse.virtual import VirtualSearch, virtual_search
 from autotune.samplers import Knowledge, Proposer, make_sampler
 from autotune.study import Record
-from autotune.tuning.head_start import NOTHING, Carry, HeadStart, Taught, points_to_carry
+from autotune.tuning.head_start import Carry, HeadStart, points_to_carry
+from autotune.tuning.lessons import NOTHING, Taught
 from benchmarks.reuse.pairs import Pair
 from benchmarks.reuse.tables import Table
 from trials.wire import Point

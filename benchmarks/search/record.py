@@ -33,6 +33,7 @@ from autotune.space import Capabilities, Setting, enumerate_points, load_space, 
 from autotune.space.fields import point_order
 from autotune.study.storage_url import default_folder
 from autotune.throughput import H200_RATES
+from benchmarks.search.table import read_table
 from trials.wire import ModelSpec, Outcome, Point, TrialResult, TrialSpec
 
 TIMEOUT_SECONDS = 300.0
@@ -184,11 +185,10 @@ def _measure(chosen: argparse.Namespace, wanted: Sequence[Wanted]) -> None:
             left = [one for one in wanted if one.point not in done]
             print(f"{len(left)} points to measure, {len(done)} are", flush=True)
             with chosen.out.open("a") as output:
-
-                def measure(one: Wanted, number: int, seconds: float) -> bool:
-                    """Append a point's row; False when the time is up."""
+                for number, (one, seconds) in enumerate(_schedule(chosen.out, left, wanted), start=1):
                     if time.monotonic() - begun > chosen.seconds:
-                        return False
+                        print(f"time is up: {max(0, len(left) - number + 1)} are left", flush=True)
+                        return
                     spec = _spec(chosen, model, one.point, number, folder, machine, outside, seconds)
                     began = time.monotonic()
                     result = runner.run(spec, timeout_seconds=TIMEOUT_SECONDS)
@@ -197,15 +197,12 @@ def _measure(chosen: argparse.Namespace, wanted: Sequence[Wanted]) -> None:
                     output.flush()
                     speed = result.tokens_per_second or 0.0
                     print(f"{number:4d} {result.outcome:8} {speed:>10,.0f} {one.point!r}", flush=True)
-                    return True
 
-                for number, one in enumerate(left, start=1):
-                    if not measure(one, number, MEASURE_SECONDS):
-                        print(f"time is up: {len(left) - number + 1} are left", flush=True)
-                        return
-                for number, one in enumerate(fastest_of(chosen.out, wanted), start=len(left) + 1):
-                    if not measure(one, number, AGAIN_SECONDS):
-                        return
+
+def _schedule(path: Path, left: Sequence[Wanted], wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, float]]:
+    """What is measured and for how long: what is left, then the table's fastest, as it is by then."""
+    yield from ((one, MEASURE_SECONDS) for one in left)
+    yield from ((one, AGAIN_SECONDS) for one in fastest_of(path, wanted))
 
 
 def fastest_of(path: Path, wanted: Iterable[Wanted]) -> list[Wanted]:
@@ -215,11 +212,10 @@ def fastest_of(path: Path, wanted: Iterable[Wanted]) -> list[Wanted]:
         path: the table.
         wanted: all points.
     """
-    rows = [json.loads(line) for line in path.read_text().splitlines()[1:] if line.strip()]
-    times = Counter(Point.model_validate(row["point"]) for row in rows)
-    speeds = {Point.model_validate(row["point"]): row["tokens_per_second"] or 0.0 for row in rows}
+    times, speeds = Counter(_measured_points(path)), read_table(path).measured
     enough = (1 - AGAIN_WITHIN) * max(speeds.values(), default=0.0)
-    near = [one for one in wanted if times[one.point] == 1 and speeds[one.point] >= enough]
+    once = [one for one in wanted if times[one.point] == 1]
+    near = [one for one in once if speeds.get(one.point, -1.0) >= enough]
     return sorted(near, key=lambda one: (repr(one.point.build), -speeds[one.point]))
 
 

@@ -17,7 +17,8 @@ from autotune.reuse import Profile, Similar, profile_of
 from autotune.study import Record, Study, StudyInputs
 from autotune.throughput import CPU_RATES, Training, Worked
 from autotune.throughput.coefficients import shipped_prior
-from autotune.tuning.head_start import MANY_CANDIDATES, NOTHING, Carry, HeadStart
+from autotune.tuning.head_start import MANY_CANDIDATES, Carry, HeadStart
+from autotune.tuning.lessons import NOTHING
 from autotune.tuning.similar_studies import reuse_json
 from trials.wire import Outcome, Phase, Point, TrialResult
 
