@@ -57,6 +57,7 @@ COEFFICIENTS = (
     Coefficient("gradients_out", "wait", 0.5, "gradients to the host"),
     Coefficient("communication", "wait", 0.6, "between GPUs"),
     Coefficient("step_launch", "step", 0.4, "the optimizer's work per tensor"),
+    Coefficient("step_bitsandbytes", "step", 0.4, "what bitsandbytes adds to that"),
     Coefficient("step_memory", "step", 0.4, "optimizer state read and written on the device"),
     Coefficient("cpu_adam", "step", 0.3, "Adam on the host and the parameters' way back"),
     Coefficient("nvme", "step", 0.6, "optimizer state to NVMe and back"),

@@ -30,10 +30,13 @@ BOTH_WAYS = 3.0
 ADAPTER_LAUNCHES = 4
 NF4_LAUNCHES = 2
 INT8_LAUNCHES = 8
-HOOK_LAUNCHES = 1
+HOOK_LAUNCHES = 2
 PARTITIONING_LAUNCHES = 30
 LOSS_LAUNCHES = 80
 STEP_LAUNCHES = 6
+# bitsandbytes updates tensor by tensor from Python: on H200s an 8-bit step took longer by the time of about
+# so many launches a tensor, with LoRA as in full fine-tuning.
+BITSANDBYTES_LAUNCHES = 5
 EXPERT_LAUNCHES = 40
 # Each logit is written in 16 bits, upcast, shifted and normalised in fp32, and the same back: so many bytes
 # are written and read for it. The fused loss works on pieces that stay in the cache for part of that.
@@ -251,6 +254,9 @@ def _step(k: _Knobs) -> dict[str, Vector]:
     on_host = mine / rates.cpu_adam_parameters + k.width * mine / rates.host_bytes
     return {
         "step_launch": rates.launch_seconds * STEP_LAUNCHES * k.trained_tensors,
+        "step_bitsandbytes": rates.launch_seconds
+        * np.where(k.state8, float(BITSANDBYTES_LAUNCHES), 0.0)
+        * k.trained_tensors,
         "step_memory": np.where(k.offload, 0.0, state) / rates.memory_bytes,
         "cpu_adam": np.where(k.offload, on_host, 0.0),
         "nvme": np.where(k.nvme, 24.0 * mine / rates.nvme_bytes, 0.0),

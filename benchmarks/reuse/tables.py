@@ -86,6 +86,12 @@ class Table:
         """What a trial of a point reports."""
         return self.results[point]
 
+    def is_best(self, point: Point) -> bool:
+        """Whether a point is the fastest under the budget, or the clock cannot tell it from that one."""
+        ran = [self.results[one] for one in self.points if self.results[one].tokens_per_second]
+        fastest = max(ran, key=lambda result: result.tokens_per_second or 0.0)
+        return search.are_tied(self.results[point], fastest)
+
     def under(self, budget_bytes: int) -> Table:
         """The same training under another budget."""
         return replace(self, budget_bytes=budget_bytes, name=f"{self.name} in {budget_bytes / 2**30:.3g} GiB")

@@ -79,8 +79,9 @@ def _heading(seeds: int) -> str:
 `make bench-search`: every sampler with {seeds} seeds, at most {MOST_TRIALS} trials. A trial's throughput is
 the table's, disturbed as its interval says; its seconds are building (where the last engine was another one)
 and its steps. All samplers share the pruning: points predicted not to fit are no candidates. Regret: by how
-much the throughput of what would be chosen is below the best of the table. Each cell: median over the seeds /
-worst tenth; `-`: not within {MOST_TRIALS} trials."""
+much the throughput of what would be chosen is below the best of the table. To a tie: until what would be
+chosen cannot be told from the best by the rule of `autotune run`: within 1 %, or within 10 % with intervals
+that overlap. Each cell: median over the seeds / worst tenth; `-`: not within {MOST_TRIALS} trials."""
 
 
 def _table_text(table: Table, prior: Prior) -> str:
@@ -111,12 +112,17 @@ def _rank_of_best(case: Case, prior: Prior) -> int:
 
 def _case_text(case: Case, replays: dict[str, list[Replay]]) -> str:
     head = ["sampler"]
-    head += [f"trials to {share:.0%}" for share in SHARES] + [f"seconds to {share:.0%}" for share in SHARES]
+    head += (
+        [f"trials to {share:.0%}" for share in SHARES]
+        + ["to a tie"]
+        + [f"seconds to {share:.0%}" for share in SHARES]
+    )
     head += ["OOMs", *(f"regret after {count}" for count in REGRETS_AFTER)]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
     for sampler, found in replays.items():
         row = [sampler]
         row += [_spread([one.trials_to(share) for one in found], "{:.0f}".format) for share in SHARES]
+        row.append(_spread([one.trials_to_a_tie() for one in found], "{:.0f}".format))
         row += [_spread([one.seconds_to(share) for one in found], "{:.0f}".format) for share in SHARES]
         row.append(f"{median(one.ooms for one in found):.0f}")
         row += [_regret(found, count) for count in REGRETS_AFTER]

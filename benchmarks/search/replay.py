@@ -20,7 +20,7 @@ from autotune.throughput.cost import (
 from autotune.throughput.gain import Remaining
 from autotune.tuning.candidates import Candidates
 from autotune.tuning.certainty import is_settled, left_to_gain
-from benchmarks.search.table import Row, Table
+from benchmarks.search.table import Row, Table, are_tied
 from trials.wire import Outcome, Point, TrialResult
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -64,6 +64,13 @@ class Case:
         measured = self.table.measured
         return max((measured[point] for point in self.points if point in measured), default=0.0)
 
+    @property
+    def fastest(self) -> TrialResult | None:
+        """What the trial of that point reported; None where nothing ran."""
+        ran = [self.table.rows[point] for point in self.points if point in self.table.measured]
+        rows = sorted(ran, key=lambda row: row.tokens_per_second or 0.0)
+        return rows[-1].result("") if rows else None
+
 
 @dataclass(frozen=True)
 class Replay:
@@ -71,6 +78,7 @@ class Replay:
 
     Attributes:
         regrets: after each trial, the share of the best throughput that is missing.
+        tied: after each trial, whether the clock cannot tell what would be chosen from the best.
         seconds: after each trial, simulated seconds of measuring.
         ooms: trials that ran out of memory.
         stopped_after: trials after which little was left to gain; None where that was not reached.
@@ -79,6 +87,7 @@ class Replay:
     """
 
     regrets: tuple[float, ...]
+    tied: tuple[bool, ...]
     seconds: tuple[float, ...]
     ooms: int
     stopped_after: int | None = None
@@ -88,6 +97,10 @@ class Replay:
     def trials_to(self, share: float) -> int | None:
         """After how many trials less than this share is missing; None: not in time."""
         return next((index + 1 for index, regret in enumerate(self.regrets) if regret <= share), None)
+
+    def trials_to_a_tie(self) -> int | None:
+        """After how many trials the clock cannot tell the choice from the best; None: not in time."""
+        return next((index + 1 for index, tied in enumerate(self.tied) if tied), None)
 
     def seconds_to(self, share: float) -> float | None:
         """After how many seconds less than this share is missing; None: not in time."""
@@ -113,7 +126,9 @@ def replay(case: Case, sampler: str, seed: int, prior: Prior, trials: int = MOST
     best, found, spent, live = case.best, 0.0, 0.0, None
     truth, candidates = case.table.measured, Candidates(points)
     history: list[Record] = []
+    fastest = case.fastest
     regrets: list[float] = []
+    tied: list[bool] = []
     seconds: list[float] = []
     stopped, left, beaten = None, None, False
     while len(candidates) and len(history) < trials:
@@ -128,6 +143,7 @@ def replay(case: Case, sampler: str, seed: int, prior: Prior, trials: int = MOST
         chosen = max(history, key=lambda one: (one.result and one.result.tokens_per_second) or 0.0).point
         found = truth.get(chosen, 0.0)
         regrets.append(1 - found / best)
+        tied.append(fastest is not None and are_tied(case.table.rows[chosen].result(""), fastest))
         seconds.append(spent)
         if sampler == "physics" and stopped is None:
             now = left_to_gain(advisor, history, candidates.remaining(), UNTIL)
@@ -137,7 +153,7 @@ def replay(case: Case, sampler: str, seed: int, prior: Prior, trials: int = MOST
                 most = max((truth.get(one, 0.0) for one in open_points), default=0.0)
                 beaten = most > (1 + UNTIL) * found
     ooms = sum(results[one.point].outcome is Outcome.OOM for one in history)
-    return Replay(tuple(regrets), tuple(seconds), ooms, stopped, left, beaten)
+    return Replay(tuple(regrets), tuple(tied), tuple(seconds), ooms, stopped, left, beaten)
 
 
 def _disturbed(rows: Mapping[Point, Row], points: Sequence[Point], seed: int) -> dict[Point, TrialResult]:

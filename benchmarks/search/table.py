@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.throughput import CPU_RATES, Rates, Training, probed_rates, rates_of
+from autotune.winner.choice import same_speed
 from trials.wire import ModelSpec, Outcome, Phase, Point, TrialResult
 
 FOLDER = Path(__file__).parent / "tables"
@@ -110,6 +111,25 @@ class Table:
             for point, row in self.rows.items()
             if row.outcome is Outcome.OK and row.tokens_per_second
         }
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A result as winners are chosen among."""
+
+    point: Point
+    result: TrialResult
+
+
+def are_tied(one: TrialResult, best: TrialResult) -> bool:
+    """Whether the clock cannot tell a point's speed from the best one's, by the rule of `autotune run`.
+
+    Args:
+        one: of a point; whatever did not run is no tie.
+        best: of the fastest point.
+    """
+    # The points do not matter to that.
+    return bool(one.tokens_per_second) and same_speed(_Measured(Point(), one), _Measured(Point(), best))
 
 
 def read_table(path: Path) -> Table:

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from recorded import GIB, grid, unseen_prior
 
+from autotune.throughput import Belief, Worked
 from autotune.throughput.coefficients import INDEX, shipped_prior
 from benchmarks.search.fit import all_sources
 from benchmarks.search.record import Wanted, covering_order, fastest_of
 from benchmarks.search.replay import Case, replay
-from benchmarks.search.table import read_table
-from trials.wire import Point
+from benchmarks.search.table import FOLDER, are_tied, read_table
+from trials.wire import Outcome, Phase, Point, TrialResult
 
 
 def test_a_table_and_whatever_else_was_measured_of_its_training_is_left_out_of_its_fit() -> None:
@@ -90,3 +91,50 @@ def test_the_fastest_of_a_table_are_measured_again_and_the_later_line_counts(tmp
     row = read_table(path).rows[points[2]]
     assert (row.tokens_per_second, row.measure_seconds) == (940.0, 1.5)
     assert [one.point for one in fastest_of(path, wanted)] == [points[1]]
+
+
+@pytest.mark.parametrize(
+    ("speed", "low", "high", "tied"),
+    [
+        (1000.0, 990.0, 1010.0, True),
+        (991.0, 990.9, 991.1, True),  # within 1 %
+        (960.0, 950.0, 981.0, True),  # overlapping
+        (960.0, 955.0, 965.0, False),
+        (890.0, 700.0, 1200.0, False),  # too far to be a tie, however noisy
+        (None, None, None, False),
+    ],
+)
+def test_a_point_is_tied_with_the_best_by_the_rule_of_the_product(
+    speed: float | None, low: float | None, high: float | None, tied: bool
+) -> None:
+    def result(speed: float | None, low: float | None, high: float | None) -> TrialResult:
+        return TrialResult(
+            trial_id="",
+            outcome=Outcome.OK if speed else Outcome.OOM,
+            phase=Phase.LATER_STEP,
+            tokens_per_second=speed,
+            tokens_per_second_low=low,
+            tokens_per_second_high=high,
+        )
+
+    assert are_tied(result(speed, low, high), result(1000.0, 980.0, 1020.0)) is tied
+
+
+@pytest.mark.parametrize("name", ["llama2-7b_any", "qwen2.5-0.5b_full", "qwen2.5-1.5b_lora"])
+def test_what_an_8_bit_step_costs_is_what_was_recorded_in_the_median(name: str) -> None:
+    table = read_table(FOLDER / f"h200_{name}.jsonl")
+    of_each = {
+        point: point.model_copy(update={"optimizer": "adamw8bit"})
+        for point in table.measured
+        if point.optimizer == "adamw"
+    }
+    pairs = [(one, other) for one, other in of_each.items() if other in table.measured]
+    points, eight = [one for one, _ in pairs], [other for _, other in pairs]
+    belief = Belief(Worked(table.training, [*points, *eight]))
+    told = belief.step_seconds[len(points) :] - belief.step_seconds[: len(points)]
+    tokens = [p.micro_batch_size * p.gradient_accumulation_steps * table.inputs["seq_len"] for p in points]
+    recorded = np.array(tokens) * [
+        1 / table.measured[other] - 1 / table.measured[one] for one, other in pairs
+    ]
+    # 30 to 70 ms, whatever the micro batch; without what bitsandbytes adds it would be less than nothing.
+    assert 0.5 < np.median(told) / np.median(recorded) < 2.0
