@@ -112,6 +112,11 @@ def extensions_folder() -> Path:
     return Path(_get_build_directory("deepspeed_locks", verbose=False)).parent
 
 
+def is_compiled(name: str) -> bool:
+    """Whether torch keeps DeepSpeed's operator of that name compiled."""
+    return any(extensions_folder().glob(f"{name}/*.so"))
+
+
 def remove_stale_locks(folder: Path) -> list[Path]:
     """Remove build locks that no living process holds open: torch would wait for them for ever.
 

@@ -13,7 +13,12 @@ from autotune.running.runner import TrialRunner
 
 
 def machine_rates(
-    machine: Machine, folder: Path, runner: TrialRunner, on_message: Callable[[str], None]
+    machine: Machine,
+    folder: Path,
+    runner: TrialRunner,
+    on_message: Callable[[str], None],
+    *,
+    has_cpu_adam: bool = False,
 ) -> Mapping[str, Any]:
     """What the probe measured on this machine, now or earlier.
 
@@ -22,13 +27,15 @@ def machine_rates(
         folder: existing folder for the file.
         runner: where the probe runs, if it has to.
         on_message: told what is measured, and when it cannot be.
+        has_cpu_adam: whether DeepSpeed's Adam for the host is compiled by now. What an earlier call measured
+            of torch's, where that one stood in for it, is then measured again.
 
     Returns:
         Rates by name; none where the probe failed.
     """
     kept, key = KeptJson(folder / "machine.json"), rates_key(machine)
     known = kept.read().get(key)
-    if isinstance(known, dict) and known:
+    if isinstance(known, dict) and known and not _is_outdated(known, has_cpu_adam):
         return known
     on_message("measuring what this machine does per second (a few seconds, once)")
     measured = runner.probe_machine()
@@ -37,6 +44,11 @@ def machine_rates(
         return {}
     kept.put(key, measured)
     return measured
+
+
+def _is_outdated(known: Mapping[str, Any], has_cpu_adam: bool) -> bool:
+    """Whether more can be measured now than was: see `trials.probe`."""
+    return has_cpu_adam and bool(known.get("cpu_adam_stand_in"))
 
 
 def rates_key(machine: Machine) -> str:

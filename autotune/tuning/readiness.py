@@ -61,8 +61,9 @@ def get_ready(task: Task, runner: TrialRunner, data_folder: Path, log_folder: Pa
     setting = _with_model_facts(task.setting, runner.inspect_model(task.model, task.request.lora_targets))
     stages = enumerate_stages(task.stages, setting)
     every_point = [point for stage in stages for point in stage.points]
+    needed = needed_ops(every_point, task.machine)
     if task.machine.host_compiler:
-        failed = dict(runner.prepare(needed_ops(every_point, task.machine), say))
+        failed = dict(runner.prepare(needed, say))
     else:
         failed = {
             "cpu_adam": "there is no C++ compiler (g++ and ninja)",
@@ -75,7 +76,8 @@ def get_ready(task: Task, runner: TrialRunner, data_folder: Path, log_folder: Pa
     task = dataclasses.replace(task, setting=setting, stages=stages)
     outside = OutsideShare(task.machine, data_folder)
     outside.measure(runner, [point for stage in stages for point in stage.points], log_folder, say)
-    probed = machine_rates(task.machine, data_folder, runner, say)
+    has_cpu_adam = "cpu_adam" in needed and "cpu_adam" not in failed
+    probed = machine_rates(task.machine, data_folder, runner, say, has_cpu_adam=has_cpu_adam)
     return Ready(
         task,
         outside,

@@ -143,7 +143,7 @@ class _Sitting:
         folder.mkdir(parents=True, exist_ok=True)
         outside = OutsideShare(machine, folder)
         outside.measure(runner, KINDS, self._folder, self._say)
-        machine_rates(machine, folder, runner, self._say)
+        machine_rates(machine, folder, runner, self._say, has_cpu_adam=True)
         row = {
             "kind": "machine",
             "gpu": machine.gpu_name,

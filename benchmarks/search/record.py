@@ -174,11 +174,13 @@ def _measure(chosen: argparse.Namespace, wanted: Sequence[Wanted]) -> None:
         folder = Path(scratch)
         with TrialRunner(chosen.device, model_type=model.config["model_type"], log_dir=folder) as runner:
             points = [one.point for one in wanted]
-            runner.prepare(needed_ops(points, machine), print)
+            needed = needed_ops(points, machine)
+            runner.prepare(needed, print)
             # What `autotune run` keeps of a machine is not measured again.
             data_folder = default_folder()
             data_folder.mkdir(parents=True, exist_ok=True)
-            rates = machine_rates(machine, data_folder, runner, print)
+            has_cpu_adam = "cpu_adam" in needed
+            rates = machine_rates(machine, data_folder, runner, print, has_cpu_adam=has_cpu_adam)
             outside = OutsideShare(machine, data_folder)
             outside.measure(runner, points, folder, print)
             done = _begin(chosen, machine, model, dict(rates))

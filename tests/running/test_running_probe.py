@@ -11,7 +11,7 @@ import pytest
 from machines import machine
 from trial_runs import Trials
 
-from autotune.running import TrialRunner, inspect_machine, machine_rates
+from autotune.running import Machine, TrialRunner, inspect_machine, machine_rates
 from autotune.running.probing import rates_key
 from autotune.throughput import CPU_RATES, Rates, probed_rates, rates_of
 
@@ -23,7 +23,7 @@ def test_every_rate_of_a_cpu_is_measured_and_kept_for_the_next_time(trials: Tria
     measured = machine_rates(CPU, tmp_path, trials.runner, said.append)
 
     known = {field.name for field in dataclasses.fields(Rates)}
-    assert set(measured) <= known
+    assert set(measured) <= known | {"cpu_adam_stand_in"}
     assert {"matmul_flops", "memory_bytes", "host_bytes", "launch_seconds", "cpu_adam_parameters"} <= set(
         measured
     )
@@ -39,6 +39,23 @@ def test_every_rate_of_a_cpu_is_measured_and_kept_for_the_next_time(trials: Tria
     assert machine_rates(CPU, tmp_path, nowhere, said.append) == measured
     assert len(said) == 1
     assert json.loads((tmp_path / "machine.json").read_text())[rates_key(CPU)] == measured
+
+
+@pytest.mark.parametrize(
+    ("here", "kept", "has_cpu_adam", "again"),
+    [
+        (CPU, {"launch_seconds": 1e-5, "cpu_adam_stand_in": 1.0}, True, True),
+        (CPU, {"launch_seconds": 1e-5, "cpu_adam_stand_in": 1.0}, False, False),
+        (CPU, {"launch_seconds": 1e-5, "cpu_adam_stand_in": 0.0}, True, False),
+        (CPU, {"launch_seconds": 1e-5}, True, False),
+    ],
+)
+def test_what_can_be_measured_better_by_now_is_measured_again(
+    trials: Trials, tmp_path: Path, here: Machine, kept: dict[str, float], has_cpu_adam: bool, again: bool
+) -> None:
+    (tmp_path / "machine.json").write_text(json.dumps({rates_key(here): kept}))
+    found = machine_rates(here, tmp_path, trials.runner, lambda text: None, has_cpu_adam=has_cpu_adam)
+    assert (dict(found) != kept) is again
 
 
 def test_rates_are_kept_per_machine() -> None:
