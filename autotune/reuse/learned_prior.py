@@ -12,17 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import stdtr
 
 from autotune.errors import UsageError
 from autotune.reuse.observations import PriorObservation
 from autotune.throughput import Rates, Training, Worked, probed_rates, rates_of
 from autotune.throughput.belief import LEAST_NOISE, REST
-from autotune.throughput.coefficients import Prior, shipped_prior
+from autotune.throughput.coefficients import Prior, Vector, shipped_prior
 
 # The points of one study are alike: however many there are, they count as so many.
 STUDY_COUNTS_AS = 10.0
 # Of recorded studies on H200s half of the points are within 2 to 8 % of what their own coefficients say.
 UNEXPLAINED = 2.5
+# So improbable is the order of so many speeds, were they at least not the reverse of what is expected.
+REVERSED = 0.05
+LEAST_ORDERED = 4
 _ITERATIONS = 40
 _LARGEST_STEP = 0.3
 
@@ -49,8 +53,8 @@ def learned_prior(
     Returns:
         None where there is nothing to learn from.
     """
-    base = base or shipped_prior(target.rates.device)
     device = target.rates.device
+    base = base or shipped_prior(device)
     sources = [source for source in _sources(observations, target) if _is_explained(source, base, device)]
     if not sources:
         return None
@@ -58,6 +62,24 @@ def learned_prior(
     trust = min(1.0, max(observation.weight for observation in observations))
     variance = np.diag(np.linalg.inv(curve)) + (1.0 - trust) * base.spread**2
     return Prior(found, np.minimum(base.spread, np.sqrt(variance)))
+
+
+def are_explained(
+    observations: Sequence[PriorObservation], target: Training, base: Prior | None = None
+) -> bool:
+    """Whether there are coefficients that say these speeds, of one study, however little it is trusted.
+
+    Args:
+        observations: the study's.
+        target: what is about to be tuned, on this machine.
+        base: the prior without other studies; None: the shipped one.
+
+    Returns:
+        True also where nobody can say: of a GPU that is in no table.
+    """
+    device = target.rates.device
+    base = base or shipped_prior(device)
+    return all(_is_explained(source, base, device) for source in _sources(observations, target))
 
 
 def _fitted(sources: Sequence[_Source], base: Prior, device: str) -> tuple[np.ndarray, np.ndarray]:
@@ -78,11 +100,28 @@ def _fitted(sources: Sequence[_Source], base: Prior, device: str) -> tuple[np.nd
 
 
 def _is_explained(source: _Source, base: Prior, device: str) -> bool:
-    """Whether there are coefficients that say a source's speeds, however little it is trusted."""
+    """Whether coefficients say a source's speeds, and the order of these is not the reverse of theirs."""
+    tokens = np.log(source.worked.work.tokens)
+    if _are_reversed(source.log_seconds - tokens, source.worked.times(base.mean).log_seconds - tokens):
+        return False
     alone = replace(source, weights=np.full(len(source.log_seconds), 1.0))
     found, _ = _fitted([alone], base, device)
     errors = np.abs(source.log_seconds - source.worked.times(found).log_seconds)
     return float(np.median(errors)) <= UNEXPLAINED * REST[device]
+
+
+def _are_reversed(measured: Vector, expected: Vector) -> bool:
+    """Whether the one order is the other's reverse, more than chance makes it (Spearman, one-sided)."""
+    count = len(measured)
+    if count < LEAST_ORDERED:
+        return False
+    # Equal figures have equal ranks, or their order in the list would count.
+    one, other = (np.unique(values, return_inverse=True)[1] for values in (measured, expected))
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
+        return False
+    like = float(np.corrcoef(one, other).item(1))
+    surprise = like * ((count - 2) / max(1e-12, 1 - like**2)) ** 0.5
+    return float(stdtr(count - 2, surprise)) < REVERSED
 
 
 def _sources(observations: Sequence[PriorObservation], target: Training) -> list[_Source]:

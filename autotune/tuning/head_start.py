@@ -25,7 +25,7 @@ from autotune.reuse import (
 from autotune.reuse.first_points import MOST_POINTS
 from autotune.reuse.observations import speed_of
 from autotune.reuse.similarity import LEAST_TRUST
-from autotune.tuning.lessons import NOTHING, Taught, is_of_this_training, lessons, misled
+from autotune.tuning.lessons import NOTHING, Taught, explained, is_of_this_training, lessons, misled
 from autotune.tuning.stopping import quality_values
 from trials.wire import Outcome, Point
 
@@ -52,6 +52,7 @@ LEAST_KNOWN = 4
 LEAST_MEASURED_AGAIN = 3
 
 Required = Callable[[Point], int | None]
+Propose = Callable[[Sequence["Record"], Sequence[Point]], Point]
 Say = Callable[[str], None]
 
 
@@ -85,7 +86,7 @@ class HeadStart:
     """What similar studies give to one that is being tuned.
 
     Attributes:
-        similar: the studies, the most trusted first.
+        similar: the studies, the most trusted first; of them are used those that the model of speed explains.
         carry: what of them is used.
     """
 
@@ -112,6 +113,7 @@ class HeadStart:
             base: prior of the model of speed without other studies; None: the shipped one.
         """
         self.similar = tuple(similar)
+        self._left_out: frozenset[str] | None = None
         self.carry = carry or Carry()
         self._study = study
         self._target = target
@@ -136,19 +138,20 @@ class HeadStart:
             required_bytes: device memory that a candidate is predicted to need; None where nothing is.
             training: what is tuned, on this machine, for the model of speed; None: without it.
         """
+        self._look_through(training)
         carried = self.carried()
         tried = sum(record.point in carried for record in records)
         own = len(records) - tried
         # One is measured, then one of the search's own choosing, and if that is no better the others.
         is_turn = own == OWN_TRIALS or (own < OWN_TRIALS and not tried)
-        trusted = self.similar[0].trust >= POINT_TRUST
+        trusted = bool(self._used) and self._used[0].trust >= POINT_TRUST
         if not self.carry.points or not trusted or not is_turn or tried >= self._most:
             return None
         if not self._holds(self.judgement(records)):
             return None
         speed, needed = self._speed(records, candidates, training), self._needed_elsewhere()
         found = first_points(
-            self.similar,
+            self._used,
             candidates,
             self._target,
             lambda point: required_bytes(point) or needed.get(point),
@@ -159,15 +162,55 @@ class HeadStart:
         self._remember(found[0])
         return found[0].point
 
+    def _look_through(self, training: Training | None) -> None:
+        """Leave out the studies whose speeds the model of speed cannot say, before a trial is spent on them.
+
+        Args:
+            training: what is tuned, on this machine; None: nobody can say.
+        """
+        if training is None or self._left_out is not None:
+            return
+        odd = [one.study for one in self.similar if not explained(one, self._target, training, self._base)]
+        self._left_out = frozenset(odd)
+        for study in odd:
+            self._say(f"{study} is left out: its speeds are not what such configurations can have")
+
+    @property
+    def _used(self) -> tuple[Similar, ...]:
+        """The studies, but for those that were left out."""
+        return tuple(one for one in self.similar if one.study not in (self._left_out or ()))
+
     def _needed_elsewhere(self) -> dict[Point, int]:
         """The memory that points of this very training were measured to need."""
         return {
             record.point: record.result.required_device_bytes
-            for one in self.similar
+            for one in self._used
             if is_of_this_training(one, self._target)
             for record in one.records
             if record.result is not None and record.result.required_device_bytes is not None
         }
+
+    def first_of_its_own(
+        self, records: Sequence[Record], candidates: Sequence[Point], propose: Propose
+    ) -> Point | None:
+        """What the search would have begun with, while only what was carried over has been measured.
+
+        That is what it is compared with. What the first measurement teaches of its neighbours comes after.
+
+        Args:
+            records: trials of this stage that are over, in order.
+            candidates: what may be launched.
+            propose: the sampler's, without other studies.
+
+        Returns:
+            None where it would have begun with what was carried over, or has measured more already.
+        """
+        carried = self.carried()
+        tried = [record.point for record in records]
+        if not tried or any(point not in carried for point in tried):
+            return None
+        first = propose([], [*tried, *candidates])
+        return first if first in candidates else None
 
     def preferred(self, records: Sequence[Record], candidates: Sequence[Point]) -> Sequence[Point]:
         """The candidates that a sampler may choose among while little is known: by the knobs' effects.
@@ -189,7 +232,7 @@ class HeadStart:
 
     def effects(self) -> KnobEffects:
         """What the studies taught about each knob."""
-        return knob_effects(self.similar)
+        return knob_effects(self._used)
 
     def taught(self, records: Sequence[Record], training: Training) -> Taught:
         """What the studies teach the model of speed, as far as they are still trusted.
@@ -201,6 +244,7 @@ class HeadStart:
             records: trials of this stage that are over, in order.
             training: what is tuned, on this machine.
         """
+        self._look_through(training)
         carried = self.carried() if self.carry.points else {}
         if carried and all(record.point in carried for record in records):
             return NOTHING
@@ -218,7 +262,7 @@ class HeadStart:
         if not self.carry.observations or left <= 0.0:
             return NOTHING
         if left not in self._lessons:
-            self._lessons[left] = lessons(self.similar, left, self._target, training, self._base)
+            self._lessons[left] = lessons(self._used, left, self._target, training, self._base)
         return self._lessons[left]
 
     def _speed(
@@ -261,7 +305,7 @@ class HeadStart:
             The values of the quality knobs that such studies measured, with the study that shows what each
             costs; None where there is no such study, nothing of it was tried, or something disagreed.
         """
-        known = [one for one in self.similar if self._shows_prices(one)]
+        known = [one for one in self._used if self._shows_prices(one)]
         carried = self.carried()
         ran = [record for record in records if speed_of(record) is not None]
         compared = {record.point in carried for record in ran} == {True, False}
@@ -294,7 +338,8 @@ class HeadStart:
         }
 
     def _holds(self, found: Judgement) -> bool:
-        return found.share * self.similar[0].trust >= min(LEAST_TRUST, self.similar[0].trust)
+        most = max((one.trust for one in self._used), default=0.0)
+        return bool(self._used) and found.share * most >= min(LEAST_TRUST, most)
 
     def _remember(self, first: FirstPoint) -> None:
         note = self._note()

@@ -64,6 +64,20 @@ def lessons(
     return Taught(prior, known) if prior is not None or known else NOTHING
 
 
+def explained(one: Similar, target: Profile, training: Training, base: Prior | None) -> bool:
+    """Whether a study's speeds are such as the model of speed knows; what others measured says nothing here.
+
+    Args:
+        one: the study.
+        target: what is tuned.
+        training: the same on this machine.
+        base: prior without other studies; None: the shipped one.
+    """
+    from autotune.reuse.learned_prior import are_explained
+
+    return are_explained(prior_observations([replace(one, trust=1.0)], target), training, base)
+
+
 def is_of_this_training(one: Similar, target: Profile) -> bool:
     """Whether a point's speed there is one here: everything is the same but what may be proposed."""
 

@@ -167,8 +167,10 @@ def _next_point(
         if promising is not None:
             return promising
     if fits or (foresight is not None and knows_speed and not failed):
-        allowed = session.head_start.preferred(records, remaining) if session.head_start else remaining
-        return proposer.propose([*records, *running], allowed)
+        head_start = session.head_start
+        own = head_start.first_of_its_own(records, remaining, proposer.propose) if head_start else None
+        allowed = head_start.preferred(records, remaining) if head_start else remaining
+        return own or proposer.propose([*records, *running], allowed)
     if foresight is not None:
         least = least_point(foresight.outlooks(remaining))
         if least is not None:

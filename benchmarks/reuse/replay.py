@@ -67,7 +67,8 @@ def with_head_start(pair: Pair, sampler: str, seed: int, carry: Carry) -> Virtua
         taught = head_start.taught(records, target.training)
         if taught is not known:
             known, proposer = taught, _proposer(target, sampler, seed, taught)
-        return proposer.propose(records, head_start.preferred(records, candidates))
+        own = head_start.first_of_its_own(records, candidates, proposer.propose)
+        return own or proposer.propose(records, head_start.preferred(records, candidates))
 
     return virtual_search(target.known, choose, target.points, MOST_TRIALS)
 

@@ -252,6 +252,51 @@ def test_speeds_that_lead_astray_here_are_dropped_and_told(study: Study) -> None
     assert reuse_json(study)["reuse_left"] == 0.0
 
 
+def test_a_study_that_prefers_the_reverse_costs_no_trial_and_is_told(study: Study) -> None:
+    told = Told()
+    start = head_start(study, told)
+    [source] = start.similar
+    expected = fast_at(SPACE[::2], 1.0)
+    most = max(speed for _, speed in expected)
+    profile = replace(
+        source.profile, model=TRAINING.model, device="cuda", gpu_name="NVIDIA H200", seq_len=TRAINING.seq_len
+    )
+    turned = tuple(measured(*((point, most * 1000.0 / speed) for point, speed in expected)))
+    start.similar = (replace(source, records=turned, profile=profile),)
+    assert start.next_point([], SPACE, need, TRAINING) is None
+    assert start.taught([], TRAINING) is NOTHING
+    assert start.preferred(measured((SPACE[0], 1.0)), SPACE) == SPACE
+    assert told.lines == ["source is left out: its speeds are not what such configurations can have"]
+    # As it is, it is believed.
+    start = head_start(study, told)
+    start.similar = (replace(source, records=tuple(measured(*expected)), profile=profile),)
+    assert start.next_point([], SPACE, need, TRAINING) is not None
+
+
+def test_what_is_compared_with_is_what_the_search_would_have_begun_with(study: Study) -> None:
+    start = head_start(study)
+    first = start.next_point([], SPACE, need)
+    assert first is not None
+    asked: list[tuple[int, bool]] = []
+
+    def begins_with(point: Point) -> Any:
+        def propose(records: Sequence[Record], candidates: Sequence[Point]) -> Point:
+            asked.append((len(records), first in candidates))
+            return point
+
+        return propose
+
+    own = next(point for point in SPACE if point != first)
+    left = [point for point in SPACE if point != first]
+    trials = measured((first, 100.0))
+    assert start.first_of_its_own([], SPACE, begins_with(own)) is None
+    assert start.first_of_its_own(trials, left, begins_with(own)) == own
+    # It knows nothing yet, and might have begun with the same.
+    assert asked == [(0, True)]
+    assert start.first_of_its_own(trials, left, begins_with(first)) is None
+    assert start.first_of_its_own(measured((first, 100.0), (own, 90.0)), left[1:], begins_with(own)) is None
+
+
 def test_speeds_of_a_slower_host_are_those_that_this_one_would_have_had(study: Study) -> None:
     start = head_start(study, points=False, observations=True, knobs=False)
     [source] = start.similar
