@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -135,6 +134,6 @@ def _is_being_tuned(head: StoredHead, now: datetime) -> bool:
 def _refuse_unknown(name: str, heads: Mapping[str, StoredHead], own_name: str) -> None:
     if name == own_name:
         raise UsageError(f"--reuse names the study itself, {name}", "it goes on by itself")
-    close = get_close_matches(name, list(heads), n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(close)}?" if close else "'autotune list' lists them"
-    raise UsageError(f"--reuse names a study that is not there: {name!r}", hint)
+    from autotune.study.study import other_studies
+
+    raise UsageError(f"--reuse names a study that is not there: {name!r}", other_studies(name, list(heads)))

@@ -125,7 +125,7 @@ class Study:
         studies = attempt(storage_url, storage.get_all_studies) if storage else []
         names = [study.study_name for study in studies if SCHEMA in study.user_attrs]
         if storage is None or name not in names:
-            raise UsageError(f"there is no study {name!r}", _others(name, names))
+            raise UsageError(f"there is no study {name!r}", other_studies(name, names))
         attrs = next(study.user_attrs for study in studies if study.study_name == name)
         return cls(storage_url, storage, name, read_head(attrs, name).inputs)
 
@@ -310,8 +310,8 @@ class Study:
         return attempt(self._url, lambda: function(*args, **kwargs))
 
 
-def _others(name: str, names: Sequence[str]) -> str:
-    """Which studies there are in the place of one that is not."""
+def other_studies(name: str, names: Sequence[str]) -> str:
+    """Which studies there are in the place of one that is not, as a hint for the user."""
     if not names:
         return "this storage has none: autotune run begins one"
     close = get_close_matches(name, names, n=3, cutoff=0.4)

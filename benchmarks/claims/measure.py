@@ -8,7 +8,6 @@ the machine has are left out.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from autotune.running.ops import needed_ops
 from autotune.running.runner import TrialRunner
 from autotune.sizes import format_size
 from benchmarks.claims.cases import GIB, Case, claims
+from benchmarks.json_rows import append_row, read_rows
 from trials.wire import TrialSpec
 
 OUTPUT = Path(__file__).parent / "h200.jsonl"
@@ -39,7 +39,6 @@ def main() -> None:
     cases = sorted((case for claim in claims() for case in claim.cases), key=_order)
     with (
         tempfile.TemporaryDirectory() as scratch,
-        arguments.output.open("a") as output,
         TrialRunner("cuda", model_type="llama", log_dir=Path(scratch)) as runner,
     ):
         runner.prepare(needed_ops((case.point for case in cases), machine), print)
@@ -49,22 +48,12 @@ def main() -> None:
             if time.monotonic() - begun > arguments.seconds:
                 print(f"time is up before {case.model} under {case.budget_gib} GiB", flush=True)
                 continue
-            row = _measured(case, runner, Path(scratch), machine)
-            measured.append(row)
-            output.write(json.dumps(row) + "\n")
-            output.flush()
+            append_row(arguments.output, measured, _measured(case, runner, Path(scratch), machine))
 
 
 def _order(case: Case) -> tuple[bool, int]:
     """Quick cases first, and of one configuration the smallest cap, which may make the others superfluous."""
     return case.point.lora_rank == 0 and case.point.offload != "none", case.budget_gib
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """What was measured, one row a case."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
 
 def row_of(case: Case, rows: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from autotune.display.words import point_words
+from benchmarks.json_rows import append_row, read_rows
 from benchmarks.rivals.contender import Found
 from benchmarks.rivals.ours import found_by_autotune
 from benchmarks.rivals.processes import run_limited
-from benchmarks.rivals.rows import append_row, read_rows
 
 WAYS = ("off", "own")
 

@@ -14,6 +14,7 @@ from autotune.running.ops import needed_ops
 from autotune.running.probing import machine_rates
 from autotune.sizes import parse_size
 from autotune.study.storage_url import default_folder
+from benchmarks.json_rows import Row, append_row, read_rows
 from benchmarks.rivals.cases import DEFAULT_CASES, Case, Setting, parse_case
 from benchmarks.rivals.contender import Found, Job
 from benchmarks.rivals.deepspeed_autotuner import run_deepspeed_autotuner
@@ -23,15 +24,7 @@ from benchmarks.rivals.measuring import MEASURE_TIMEOUT_SECONDS, run_point
 from benchmarks.rivals.ours import run_autotune, run_autotune_same_kernels
 from benchmarks.rivals.recipe import run_recipe
 from benchmarks.rivals.report import report
-from benchmarks.rivals.rows import (
-    Row,
-    append_row,
-    find_found,
-    find_measured,
-    found_row,
-    measured_row,
-    read_rows,
-)
+from benchmarks.rivals.rows import find_found, find_measured, found_row, measured_row
 from trials.wire import Point
 
 RESULTS = Path(__file__).parent.parent / "results" / "rivals.md"

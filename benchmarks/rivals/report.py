@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.sizes import format_size
-from benchmarks.rivals.rows import Row, find_measured
+from benchmarks.json_rows import Row
+from benchmarks.rivals.rows import find_measured
 
 NAMES = {
     "autotune": "`autotune run`",

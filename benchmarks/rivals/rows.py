@@ -6,32 +6,14 @@ measured by a trial of ours).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
+from benchmarks.json_rows import Row
 from benchmarks.rivals.cases import Case, Setting
 from benchmarks.rivals.contender import Found
 from trials.wire import Point, TrialResult
 
-Row = dict[str, Any]
-
 _LEFT_OUT = {"ds_config", "losses", "lora_targets", "versions"}
-
-
-def read_rows(path: Path) -> list[Row]:
-    """What the output holds."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-
-
-def append_row(path: Path, rows: list[Row], row: Row) -> None:
-    """Keep a row, in the file and in the list."""
-    with path.open("a") as output:
-        output.write(json.dumps(row) + "\n")
-    rows.append(row)
 
 
 def found_row(case: Case, setting: Setting, contender: str, found: Found) -> Row:

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.json_rows import Row, append_row, read_rows
 from benchmarks.rivals.cases import Case, Setting
 from benchmarks.rivals.contender import Found
 from benchmarks.rivals.report import report
-from benchmarks.rivals.rows import (
-    Row,
-    append_row,
-    find_found,
-    find_measured,
-    found_row,
-    measured_row,
-    read_rows,
-)
+from benchmarks.rivals.rows import find_found, find_measured, found_row, measured_row
 from trials.wire import Outcome, Phase, Point, TrialResult
 
 CASE = Case(model="qwen2.5-0.5b", method="full")
