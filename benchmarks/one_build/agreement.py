@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import mean, median
 from typing import Any
 
@@ -11,21 +12,26 @@ Row = Mapping[str, Any]
 
 
 def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """The points that were measured well on a reused engine and in a fresh process, in that order."""
-    fresh = {_key(row): row for row in rows if row["asked"] == "fresh" and _is_good(row)}
-    reused = [row for row in rows if row["result"]["build"] == "reused" and _is_good(row)]
-    return [(row, fresh[_key(row)]) for row in reused if _key(row) in fresh]
+    """Measurements on a reused engine, each with the nearest of the same point in a fresh process."""
+    found = []
+    for place, row in enumerate(rows):
+        if row["result"]["build"] != "reused" or not _is_good(row):
+            continue
+        alike = [
+            other for other in range(len(rows)) if _is_fresh(rows[other]) and _key(rows[other]) == _key(row)
+        ]
+        if alike:
+            found.append((row, rows[min(alike, key=lambda other: abs(other - place))]))
+    return found
 
 
 def noise(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """The points that were measured well twice in fresh processes: how far one way agrees with itself."""
-    asked = {_key(row): row for row in rows if row["asked"] == "fresh" and _is_good(row)}
-    first = [
-        row
-        for row in rows
-        if row["asked"] == "reused" and row["result"]["build"] == "fresh" and _is_good(row)
-    ]
-    return [(row, asked[_key(row)]) for row in first if _key(row) in asked]
+    """Points measured in fresh processes time after time: how far one way agrees with itself."""
+    by_point: dict[str, list[Row]] = {}
+    for row in rows:
+        if _is_fresh(row):
+            by_point.setdefault(_key(row), []).append(row)
+    return [both for same in by_point.values() for both in pairwise(same)]
 
 
 def differences(both: Sequence[tuple[Row, Row]], figure: str) -> list[float]:
@@ -36,14 +42,17 @@ def differences(both: Sequence[tuple[Row, Row]], figure: str) -> list[float]:
 def summary(rows: Sequence[Row]) -> str:
     """Lines that say it all."""
     both, same = pairs(rows), noise(rows)
-    lines = [f"{len(both)} points measured on a reused engine and in a fresh process"]
+    lines = [f"{len(both)} measurements on a reused engine, each beside one in a fresh process"]
     for figure in ("tokens_per_second", "peak_allocated_bytes", "required_device_bytes"):
         for name, found in (("reused against fresh", both), ("fresh against fresh", same)):
             shares = differences(found, figure)
             if shares:
                 largest = max(shares, key=abs)
                 middle = median(abs(share) for share in shares)
-                lines.append(f"{figure:22} {name:21} median {middle:.2%}, largest {largest:+.2%}")
+                lines.append(
+                    f"{figure:22} {name:21} median {median(shares):+.2%}, of its size {middle:.2%}, "
+                    f"largest {largest:+.2%}"
+                )
     for way in ("reused", "fresh"):
         costs = [row["overhead_seconds"] for row in rows if row["result"]["build"] == way]
         if costs:
@@ -59,6 +68,10 @@ def summary(rows: Sequence[Row]) -> str:
 
 def _key(row: Row) -> str:
     return json.dumps([row["model"], row["seq_len"], row["point"]], sort_keys=True)
+
+
+def _is_fresh(row: Row) -> bool:
+    return _is_good(row) and row["result"]["build"] == "fresh"
 
 
 def _is_good(row: Row) -> bool:

@@ -29,9 +29,9 @@ pre-warmed process; that process' start is counted to it.
 What is once per machine is charged to nobody: compiling DeepSpeed's operators, measuring the share outside
 the allocator and the machine's rates.
 
-Each winner is measured once more, all in the same way: a trial of ours at its micro batch, stage,
-checkpointed share and buckets, with the accumulation that comes nearest to the global batch. So a contender's
-own figure and the comparable one stand side by side.
+Each winner is measured three times more, all of them in turns and in the same way: a trial of ours at its
+micro batch, stage, checkpointed share and buckets, with the accumulation that comes nearest to the global
+batch. So a contender's own figure and the comparable one stand side by side.
 
 Each contender runs in a process group of its own that is ended with all its children at the limit. What it
 had found by then counts, and its row says that it was cut. Rows are appended as they come and what the output

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from autotune.sizes import format_size
 from benchmarks.json_rows import Row
-from benchmarks.rivals.rows import find_measured
+from benchmarks.rivals.rows import measurements_of
 
 NAMES = {
     "autotune": "`autotune run`",
@@ -39,7 +40,8 @@ def report(rows: Sequence[Row], command: str) -> str:
         lines += _section(case, setting, of_case, rows)
     lines += [
         '"Measured alike" is a trial of ours at the winner\'s micro batch, stage, checkpointed share and',
-        "buckets, its accumulation the one nearest to the global batch; the interval is the median's, 95 %.",
+        "buckets, its accumulation the one nearest to the global batch: the median of several, all winners",
+        "in turns, from the slowest to the fastest (how many); of one measurement its 95 % interval.",
         "Minutes run from the contender's start to its result, or to its limit where it was cut; what it had",
         "found by then counts. What is alike for all and what cannot be: `benchmarks/rivals/__init__.py`.",
     ]
@@ -114,19 +116,29 @@ def _line(row: Row, rows: Sequence[Row], speed: float | None, best: float | None
 
 
 def _speed(row: Row, rows: Sequence[Row]) -> float | None:
-    again = find_measured(rows, row["case"], row["setting"], row["point"])
-    return again["result"]["tokens_per_second"] if again else None
+    """The median of the winner's measurements; None where one of them did not end well, or there is none."""
+    speeds = [result["tokens_per_second"] for result in _results(row, rows)]
+    return median(speeds) if speeds and all(speeds) else None
 
 
 def _unmeasured_words(row: Row, rows: Sequence[Row]) -> str:
-    again = find_measured(rows, row["case"], row["setting"], row["point"])
-    return again["result"]["outcome"] if again else ""
+    return next((result["outcome"] for result in _results(row, rows) if not result["tokens_per_second"]), "")
 
 
 def _interval_words(row: Row, rows: Sequence[Row]) -> str:
-    again = find_measured(rows, row["case"], row["setting"], row["point"])
-    low = again["result"]["tokens_per_second_low"] if again else None
-    return f"{low:,.0f} to {again['result']['tokens_per_second_high']:,.0f}" if again and low else ""
+    """From the slowest to the fastest of several measurements; of one, its own interval."""
+    found = _results(row, rows)
+    if _speed(row, rows) is None:
+        return ""
+    if len(found) == 1:
+        ends = found[0]["tokens_per_second_low"], found[0]["tokens_per_second_high"]
+        return f"{ends[0]:,.0f} to {ends[1]:,.0f}" if all(ends) else ""
+    speeds = [result["tokens_per_second"] for result in found]
+    return f"{min(speeds):,.0f} to {max(speeds):,.0f} ({len(speeds)})"
+
+
+def _results(row: Row, rows: Sequence[Row]) -> list[Row]:
+    return [one["result"] for one in measurements_of(rows, row["case"], row["setting"], row["point"])]
 
 
 def _point_words(point: dict[str, Any]) -> str:

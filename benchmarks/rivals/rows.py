@@ -44,10 +44,10 @@ def find_found(rows: Iterable[Row], case: str, setting: Row, contender: str) -> 
     return next((row for row in rows if _matches(row, wanted)), None)
 
 
-def find_measured(rows: Iterable[Row], case: str, setting: Row, point: Row | None) -> Row | None:
-    """The measurement of a point under these conditions; None where there is none."""
+def measurements_of(rows: Iterable[Row], case: str, setting: Row, point: Row | None) -> list[Row]:
+    """The measurements of a point under these conditions, in their order."""
     wanted = {"kind": "measured", "case": case, "setting": setting, "point": point}
-    return next((row for row in rows if _matches(row, wanted)), None)
+    return [row for row in rows if _matches(row, wanted)]
 
 
 def _matches(row: Row, wanted: Row) -> bool:

@@ -8,7 +8,7 @@ from benchmarks.json_rows import Row, append_row, read_rows
 from benchmarks.rivals.cases import Case, Setting
 from benchmarks.rivals.contender import Found
 from benchmarks.rivals.report import report
-from benchmarks.rivals.rows import find_found, find_measured, found_row, measured_row
+from benchmarks.rivals.rows import find_found, found_row, measured_row, measurements_of
 from trials.wire import Outcome, Phase, Point, TrialResult
 
 CASE = Case(model="qwen2.5-0.5b", method="full")
@@ -107,6 +107,15 @@ def test_what_the_output_holds_is_found_again_under_the_same_conditions_only(tmp
     assert find_found(again, CASE.name, setting, "autotune") == kept[1]
     assert find_found(again, CASE.name, setting | {"global_batch": 8}, "autotune") is None
     assert find_found(again, CASE.name, setting, "usual-recipe") is None
-    assert find_measured(again, CASE.name, setting, RIVAL.model_dump(mode="json")) == kept[3]
+    assert measurements_of(again, CASE.name, setting, RIVAL.model_dump(mode="json")) == [kept[3]]
     unknown = Point(micro_batch_size=3).model_dump(mode="json")
-    assert find_measured(again, CASE.name, setting, unknown) is None
+    assert measurements_of(again, CASE.name, setting, unknown) == []
+
+
+def test_of_several_measurements_the_median_counts_and_all_must_have_ended_well() -> None:
+    page = report(
+        [*rows(), measured(RIVAL, 20_000.0), measured(RIVAL, 33_000.0)], "python -m benchmarks.rivals"
+    )
+    assert line_of(page, "DeepSpeed's autotuner")[2:5] == ["30,000", "20,000 to 33,000 (3)", "75.0%"]
+    page = report([*rows(), measured(RIVAL, None)], "python -m benchmarks.rivals")
+    assert line_of(page, "DeepSpeed's autotuner")[2:5] == ["oom", "", ""]
