@@ -47,9 +47,11 @@ bench-plan: $(STAMP)
 bench-search: $(STAMP)
 	$(BIN)/python -m benchmarks.search
 
-# Trials with a head start from other studies and without, on recorded tables.
+# Trials with a head start from other studies and without, on recorded tables: of the default sampler, and of
+# one that knows nothing by itself (about ten minutes).
 bench-reuse: $(STAMP)
 	$(BIN)/python -m benchmarks.reuse
+	$(BIN)/python -m benchmarks.reuse --sampler random --output benchmarks/results/reuse_random.md
 
 # Memory claims that people repeat, predicted: docs/claims.md.
 claims: $(STAMP)

@@ -34,7 +34,7 @@ class Row:
         trust: in the source.
         without: trials from nothing, one per seed; what did not arrive counts as one more than there are.
         carried: trials with a head start, by what was carried over.
-        without_tied: trials from nothing to what cannot be told from the fastest.
+        without_tied: trials from nothing, also to what cannot be told from the fastest.
         carried_tied: the same with a head start.
     """
 
@@ -88,9 +88,9 @@ def row_of(pair: Pair, sampler: str, seeds: int) -> Row:
 
 
 def trials_to_a_tie(search: VirtualSearch, pair: Pair) -> int | None:
-    """After how many trials one was measured that cannot be told from the target's fastest point."""
+    """Trials, or those to a point that the clock cannot tell from the fastest, if that came before."""
     tied = (n for n, record in enumerate(search.records, start=1) if pair.target.is_best(record.point))
-    return next(tied, None)
+    return next(tied, search.trials)
 
 
 def counted(trials: int | None, pair: Pair) -> int:
@@ -115,8 +115,8 @@ def report(rows: Sequence[Row], sampler: str, seeds: int, seconds: float) -> str
     lines += [line(row) for kind in KINDS for row in rows if row.pair.kind == kind]
     lines += [
         *("", *summary(rows), ""),
-        "The same until a point was measured that the clock cannot tell from the fastest one, by the rule",
-        *("of `autotune run`:", "", *summary(rows, tied=True)),
+        "The same, or to a point that the clock cannot tell from the fastest one (by the rule of",
+        *("`autotune run`), if that came before:", "", *summary(rows, tied=True)),
     ]
     return "\n".join(lines) + "\n"
 
