@@ -113,8 +113,10 @@ def extensions_folder() -> Path:
 
 
 def is_compiled(name: str) -> bool:
-    """Whether torch keeps DeepSpeed's operator of that name compiled."""
-    return any(extensions_folder().glob(f"{name}/*.so"))
+    """Whether DeepSpeed's operator of that name is there: came with DeepSpeed, or is kept by torch."""
+    from deepspeed.git_version_info import installed_ops
+
+    return bool(installed_ops.get(name)) or any(extensions_folder().glob(f"{name}/*.so"))
 
 
 def remove_stale_locks(folder: Path) -> list[Path]:

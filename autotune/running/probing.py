@@ -40,8 +40,9 @@ def machine_rates(
     on_message("measuring what this machine does per second (a few seconds, once)")
     measured = runner.probe_machine()
     if "error" in measured:
-        on_message(f"it could not be measured ({measured['error']}): published figures serve instead")
-        return {}
+        instead = "what was measured before serves" if known else "published figures serve"
+        on_message(f"it could not be measured ({measured['error']}): {instead} instead")
+        return known if isinstance(known, dict) else {}
     kept.put(key, measured)
     return measured
 

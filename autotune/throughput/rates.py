@@ -19,7 +19,7 @@ _PCIE_LANE_BYTES_PER_SECOND = {3: 0.985e9, 4: 1.97e9, 5: 3.94e9, 6: 7.56e9}
 
 @dataclass(frozen=True)
 class Rates:
-    """What a machine does at best. The defaults are an H200's and its host's.
+    """What a machine does at best, and in its launches usually. The defaults are an H200's and its host's.
 
     Attributes:
         matmul_flops: of 16-bit matrix products, as they grow large.

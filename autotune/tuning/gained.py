@@ -31,7 +31,7 @@ def worth_in(session: Session, stage: Stage) -> Worth | None:
     own = frozenset(stage.points)
     records = [record for record in session.measured() if record.point in own]
     head_start, request = session.head_start, session.task.request
-    if head_start is None or not records:
+    if head_start is None or not head_start.used or not records:
         return None
     training, chance = session.training(), session.chance()
     taught = head_start.taught(records, training)

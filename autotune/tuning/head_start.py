@@ -51,6 +51,9 @@ SAME_TRAINING_TRUST = 0.75
 LEAST_KNOWN = 4
 LEAST_MEASURED_AGAIN = 3
 
+# What is said of a study whose speeds the model of speed cannot say.
+LEFT_OUT = "is left out: its speeds are not what such configurations can have"
+
 Required = Callable[[Point], int | None]
 Propose = Callable[[Sequence["Record"], Sequence[Point]], Point]
 Say = Callable[[str], None]
@@ -129,6 +132,7 @@ class HeadStart:
         candidates: Sequence[Point],
         required_bytes: Required,
         training: Training | None = None,
+        running: Sequence[Record] = (),
     ) -> Point | None:
         """A point carried over that is worth measuring next; None: the search is to choose by itself.
 
@@ -137,21 +141,22 @@ class HeadStart:
             candidates: what may be launched.
             required_bytes: device memory that a candidate is predicted to need; None where nothing is.
             training: what is tuned, on this machine, for the model of speed; None: without it.
+            running: trials of this stage that other processes run now.
         """
         self._look_through(training)
         carried = self.carried()
-        tried = sum(record.point in carried for record in records)
-        own = len(records) - tried
+        tried = sum(record.point in carried for record in (*records, *running))
+        own = len(records) + len(running) - tried
         # One is measured, then one of the search's own choosing, and if that is no better the others.
         is_turn = own == OWN_TRIALS or (own < OWN_TRIALS and not tried)
-        trusted = bool(self._used) and self._used[0].trust >= POINT_TRUST
+        trusted = bool(self.used) and self.used[0].trust >= POINT_TRUST
         if not self.carry.points or not trusted or not is_turn or tried >= self._most:
             return None
         if not self._holds(self.judgement(records)):
             return None
         speed, needed = self._speed(records, candidates, training), self._needed_elsewhere()
         found = first_points(
-            self._used,
+            self.used,
             candidates,
             self._target,
             lambda point: required_bytes(point) or needed.get(point),
@@ -172,11 +177,13 @@ class HeadStart:
             return
         odd = [one.study for one in self.similar if not explained(one, self._target, training, self._base)]
         self._left_out = frozenset(odd)
+        if odd:
+            self._study.set_note(NOTE, self._note() | {"left_out": odd})
         for study in odd:
-            self._say(f"{study} is left out: its speeds are not what such configurations can have")
+            self._say(f"{study} {LEFT_OUT}")
 
     @property
-    def _used(self) -> tuple[Similar, ...]:
+    def used(self) -> tuple[Similar, ...]:
         """The studies, but for those that were left out."""
         return tuple(one for one in self.similar if one.study not in (self._left_out or ()))
 
@@ -184,7 +191,7 @@ class HeadStart:
         """The memory that points of this very training were measured to need."""
         return {
             record.point: record.result.required_device_bytes
-            for one in self._used
+            for one in self.used
             if is_of_this_training(one, self._target)
             for record in one.records
             if record.result is not None and record.result.required_device_bytes is not None
@@ -198,7 +205,7 @@ class HeadStart:
         That is what it is compared with. What the first measurement teaches of its neighbours comes after.
 
         Args:
-            records: trials of this stage that are over, in order.
+            records: trials of this stage, in order: those that are over and those that others run now.
             candidates: what may be launched.
             propose: the sampler's, without other studies.
 
@@ -232,7 +239,7 @@ class HeadStart:
 
     def effects(self) -> KnobEffects:
         """What the studies taught about each knob."""
-        return knob_effects(self._used)
+        return knob_effects(self.used)
 
     def taught(self, records: Sequence[Record], training: Training) -> Taught:
         """What the studies teach the model of speed, as far as they are still trusted.
@@ -262,7 +269,7 @@ class HeadStart:
         if not self.carry.observations or left <= 0.0:
             return NOTHING
         if left not in self._lessons:
-            self._lessons[left] = lessons(self._used, left, self._target, training, self._base)
+            self._lessons[left] = lessons(self.used, left, self._target, training, self._base)
         return self._lessons[left]
 
     def _speed(
@@ -305,7 +312,7 @@ class HeadStart:
             The values of the quality knobs that such studies measured, with the study that shows what each
             costs; None where there is no such study, nothing of it was tried, or something disagreed.
         """
-        known = [one for one in self._used if self._shows_prices(one)]
+        known = [one for one in self.used if self._shows_prices(one)]
         carried = self.carried()
         ran = [record for record in records if speed_of(record) is not None]
         compared = {record.point in carried for record in ran} == {True, False}
@@ -338,8 +345,8 @@ class HeadStart:
         }
 
     def _holds(self, found: Judgement) -> bool:
-        most = max((one.trust for one in self._used), default=0.0)
-        return bool(self._used) and found.share * most >= min(LEAST_TRUST, most)
+        most = max((one.trust for one in self.used), default=0.0)
+        return bool(self.used) and found.share * most >= min(LEAST_TRUST, most)
 
     def _remember(self, first: FirstPoint) -> None:
         note = self._note()

@@ -152,25 +152,28 @@ def _next_point(
     whatever needs least is first, so that something does.
     """
     if session.head_start is not None:
-        carried = session.head_start.next_point(
-            records, remaining, session.required_bytes, session.training()
+        first = session.head_start.next_point(
+            records, remaining, session.required_bytes, session.training(), running
         )
-        if carried is not None:
-            return carried
+        if first is not None:
+            return first
     fits = _fitting(records, session)
     failed = any(r.result is not None and r.result.outcome in MEMORY_FAILURES for r in records)
     foresight, knows_speed = session.foresight, session.task.request.sampler == "physics"
-    tried = [record.point for record in records]
+    head_start = session.head_start
+    carried = head_start.carried() if head_start else {}
+    # What was carried over is compared with what the search would have begun with.
+    tried = [record.point for record in records if record.point not in carried]
     if foresight is not None and not knows_speed and len(tried) < FIRST_TRIALS and (fits or not failed):
         budget_bytes = session.task.budget.size_bytes
         promising = promising_point(foresight.outlooks(remaining), budget_bytes, tried)
         if promising is not None:
             return promising
     if fits or (foresight is not None and knows_speed and not failed):
-        head_start = session.head_start
-        own = head_start.first_of_its_own(records, remaining, proposer.propose) if head_start else None
+        everything = [*records, *running]
+        own = head_start.first_of_its_own(everything, remaining, proposer.propose) if head_start else None
         allowed = head_start.preferred(records, remaining) if head_start else remaining
-        return own or proposer.propose([*records, *running], allowed)
+        return own or proposer.propose(everything, allowed)
     if foresight is not None:
         least = least_point(foresight.outlooks(remaining))
         if least is not None:

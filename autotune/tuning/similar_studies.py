@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError
 from autotune.reuse import profile_of
-from autotune.tuning.head_start import NOTE, Carry, HeadStart, points_to_carry
+from autotune.tuning.head_start import LEFT_OUT, NOTE, Carry, HeadStart, points_to_carry
 
 if TYPE_CHECKING:
     from autotune.reuse.survey import Wanted
@@ -79,14 +79,17 @@ def check_named(task: Task, storage_url: str) -> None:
 def reuse_json(study: Study) -> dict[str, Any]:
     """What `autotune run --json` says of the studies that were used.
 
-    `reuse`: one object per study (`study`, `trust`, `why`); `reuse_left`: the share of that trust which the
-    first measurements left; `reuse_disagreement`, in words, where that is less than all; `reuse_worth`:
-    trials and minutes saved, by prediction.
+    `reuse`: one object per study (`study`, `trust`, `why`), but for those left out; `reuse_left`: the share
+    of that trust which the first measurements left; `reuse_disagreement`, in words, where that is less than
+    all or a study was left out; `reuse_worth`: trials and minutes saved, by prediction.
     """
     note: Any = study.note(NOTE) or {}
+    left_out = note.get("left_out", [])
+    used = [one for one in note.get("studies", []) if one["study"] not in left_out]
+    words = [*(f"{name} {LEFT_OUT}" for name in left_out), *filter(None, [note.get("words")])]
     return {
-        "reuse": list(note.get("studies", [])),
-        "reuse_left": note.get("left", 1.0) if note else None,
-        "reuse_disagreement": note.get("words") or None,
+        "reuse": used,
+        "reuse_left": (note.get("left", 1.0) if used else 0.0) if note else None,
+        "reuse_disagreement": "; ".join(words) or None,
         "reuse_worth": note.get("worth"),
     }

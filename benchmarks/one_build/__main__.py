@@ -94,6 +94,7 @@ def ways(points: list[Point], too_large: list[Point], rounds: int) -> Iterator[t
             yield following, False
             yield following, True
     for point in too_large:
+        yield points[0], False
         yield point, False
         yield point, True
 

@@ -25,7 +25,7 @@ from benchmarks.rivals.ours import run_autotune, run_autotune_same_kernels
 from benchmarks.rivals.recipe import run_recipe
 from benchmarks.rivals.report import report
 from benchmarks.rivals.rows import find_found, found_row, measured_row, measurements_of
-from trials.wire import Point
+from trials.wire import Outcome, Point
 
 RESULTS = Path(__file__).parent.parent / "results" / "rivals.md"
 OUTPUT = Path(__file__).parent / "h200.jsonl"
@@ -136,7 +136,7 @@ class _Sitting:
         folder.mkdir(parents=True, exist_ok=True)
         outside = OutsideShare(machine, folder)
         outside.measure(runner, KINDS, self._folder, self._say)
-        machine_rates(machine, folder, runner, self._say, has_cpu_adam=True)
+        machine_rates(machine, folder, runner, self._say, has_cpu_adam="cpu_adam" not in failed)
         row = {
             "kind": "machine",
             "gpu": machine.gpu_name,
@@ -178,7 +178,11 @@ class _Sitting:
                     self._say(f"time is up before the winner of {row['contender']} is measured ({count})")
                     continue
                 point = Point.model_validate(row["point"])
-                result = run_point(job(case), point, "again", min(MEASURE_TIMEOUT_SECONDS, self._left()))
+                allowed = min(MEASURE_TIMEOUT_SECONDS, self._left())
+                result = run_point(job(case), point, "again", allowed)
+                if result.outcome is Outcome.TIMEOUT and allowed < MEASURE_TIMEOUT_SECONDS:
+                    self._say(f"time is up while the winner of {row['contender']} is measured ({count})")
+                    continue
                 append_row(
                     self._arguments.output, self._rows, measured_row(case, self._setting, point, result)
                 )

@@ -175,11 +175,11 @@ def _measure(chosen: argparse.Namespace, wanted: Sequence[Wanted]) -> None:
         with TrialRunner(chosen.device, model_type=model.config["model_type"], log_dir=folder) as runner:
             points = [one.point for one in wanted]
             needed = needed_ops(points, machine)
-            runner.prepare(needed, print)
+            failed = runner.prepare(needed, print)
             # What `autotune run` keeps of a machine is not measured again.
             data_folder = default_folder()
             data_folder.mkdir(parents=True, exist_ok=True)
-            has_cpu_adam = "cpu_adam" in needed
+            has_cpu_adam = "cpu_adam" in needed and "cpu_adam" not in failed
             rates = machine_rates(machine, data_folder, runner, print, has_cpu_adam=has_cpu_adam)
             outside = OutsideShare(machine, data_folder)
             outside.measure(runner, points, folder, print)

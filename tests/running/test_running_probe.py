@@ -84,3 +84,18 @@ def test_a_gpu_is_measured_in_seconds_and_does_about_what_its_maker_says(tmp_pat
     assert 2e9 < measured["host_bytes"] < 1.3 * published.host_bytes
     assert 2e-6 < measured["launch_seconds"] < 5e-4
     assert measured["fp32_matmul_flops"] < measured["matmul_flops"]
+
+
+def test_a_second_probe_that_fails_takes_nothing_from_the_first(tmp_path: Path) -> None:
+    class Failing(TrialRunner):
+        def probe_machine(self) -> dict[str, object]:
+            return {"error": "out of order"}
+
+    kept = {"launch_seconds": 1e-5, "cpu_adam_stand_in": 1.0}
+    (tmp_path / "machine.json").write_text(json.dumps({rates_key(CPU): kept}))
+    said: list[str] = []
+    runner = Failing("cpu", model_type=None, log_dir=tmp_path)
+    assert machine_rates(CPU, tmp_path, runner, said.append, has_cpu_adam=True) == kept
+    assert "what was measured before serves instead" in said[-1]
+    assert machine_rates(machine("cpu", versions={"torch": "1"}), tmp_path, runner, said.append) == {}
+    assert "published figures serve instead" in said[-1]

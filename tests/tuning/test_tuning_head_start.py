@@ -265,12 +265,54 @@ def test_a_study_that_prefers_the_reverse_costs_no_trial_and_is_told(study: Stud
     start.similar = (replace(source, records=turned, profile=profile),)
     assert start.next_point([], SPACE, need, TRAINING) is None
     assert start.taught([], TRAINING) is NOTHING
-    assert start.preferred(measured((SPACE[0], 1.0)), SPACE) == SPACE
-    assert told.lines == ["source is left out: its speeds are not what such configurations can have"]
+    told_once = "source is left out: its speeds are not what such configurations can have"
+    assert told.lines == [told_once]
+    known = reuse_json(study)
+    assert (known["reuse"], known["reuse_left"], known["reuse_disagreement"]) == ([], 0.0, told_once)
+    assert start.used == () and len(start.similar) == 1
     # As it is, it is believed.
     start = head_start(study, told)
     start.similar = (replace(source, records=tuple(measured(*expected)), profile=profile),)
     assert start.next_point([], SPACE, need, TRAINING) is not None
+
+
+def of_training(study: Study, trials: Sequence[tuple[Point, float | None]]) -> HeadStart:
+    """A head start from one study of `TRAINING` that measured this."""
+    start = head_start(study)
+    [source] = start.similar
+    profile = replace(
+        source.profile, model=TRAINING.model, device="cuda", gpu_name="NVIDIA H200", seq_len=TRAINING.seq_len
+    )
+    start.similar = (replace(source, records=tuple(measured(*trials)), profile=profile),)
+    start.taught([], TRAINING)
+    return start
+
+
+def test_an_order_is_a_reverse_only_where_speeds_are_told_apart(study: Study) -> None:
+    ranked = sorted(fast_at(SPACE, 1.0), key=lambda one: one[1])
+    # The faster ones, a third apart: so little that coefficients could say the reverse, too.
+    expected, best = dict(ranked), ranked[-1][1]
+    spread = [point for point, speed in ranked if speed > best / 1.35]
+    middle = float(np.median([expected[point] for point in spread]))
+    turned = [(point, middle * (middle / expected[point]) ** 0.8) for point in spread]
+    assert of_training(study, turned).used == ()
+    # The same order of speeds that no clock tells apart is none.
+    fastest = [point for point, _ in ranked[-4:]]
+    alike = [(point, best * (1.0 - 0.001 * row)) for row, point in enumerate(fastest)]
+    assert len(of_training(study, alike).used) == 1
+
+
+def test_a_point_that_another_process_is_measuring_counts_as_carried_over(study: Study) -> None:
+    start = head_start(study)
+    first = start.next_point([], SPACE, need)
+    assert first is not None
+    left = [point for point in SPACE if point != first]
+    pending = [Record(0, first, None, None, NOW, None)]
+    assert start.next_point([], left, need, None, pending) is None
+    # It says nothing yet of whether advice is good.
+    assert start.judgement([]).share == 1.0
+    own = left[0]
+    assert start.first_of_its_own(pending, left, lambda records, candidates: own) == own
 
 
 def test_what_is_compared_with_is_what_the_search_would_have_begun_with(study: Study) -> None:
