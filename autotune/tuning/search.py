@@ -151,16 +151,14 @@ def _next_point(
     model and go on from there. Without predictions, or where they were wrong and nothing has fitted yet,
     whatever needs least is first, so that something does.
     """
-    if session.head_start is not None:
-        first = session.head_start.next_point(
-            records, remaining, session.required_bytes, session.training(), running
-        )
+    head_start = session.head_start
+    if head_start is not None:
+        first = head_start.next_point(records, remaining, session.required_bytes, session.training(), running)
         if first is not None:
             return first
     fits = _fitting(records, session)
     failed = any(r.result is not None and r.result.outcome in MEMORY_FAILURES for r in records)
     foresight, knows_speed = session.foresight, session.task.request.sampler == "physics"
-    head_start = session.head_start
     carried = head_start.carried() if head_start else {}
     # What was carried over is compared with what the search would have begun with.
     tried = [record.point for record in records if record.point not in carried]

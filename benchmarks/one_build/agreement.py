@@ -18,7 +18,7 @@ def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
         if row["result"]["build"] != "reused" or not _is_good(row):
             continue
         alike = [
-            other for other in range(len(rows)) if _is_fresh(rows[other]) and _key(rows[other]) == _key(row)
+            other for other, beside in enumerate(rows) if _is_fresh(beside) and _key(beside) == _key(row)
         ]
         if alike:
             found.append((row, rows[min(alike, key=lambda other: abs(other - place))]))

@@ -26,24 +26,33 @@ SWITCHES = {
 
 
 @dataclass(frozen=True)
+class Trials:
+    """How many trials searches took, one per seed; what did not arrive counts as one more than there are.
+
+    Attributes:
+        near: until one was near the fastest.
+        tied: until then, or until one could not be told from the fastest.
+    """
+
+    near: tuple[int, ...]
+    tied: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Row:
     """One pair, over all seeds.
 
     Attributes:
         pair: which.
         trust: in the source.
-        without: trials from nothing, one per seed; what did not arrive counts as one more than there are.
+        without: trials from nothing.
         carried: trials with a head start, by what was carried over.
-        without_tied: trials from nothing, also to what cannot be told from the fastest.
-        carried_tied: the same with a head start.
     """
 
     pair: Pair
     trust: float
-    without: tuple[int, ...]
-    carried: dict[str, tuple[int, ...]]
-    without_tied: tuple[int, ...]
-    carried_tied: dict[str, tuple[int, ...]]
+    without: Trials
+    carried: dict[str, Trials]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -68,22 +77,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def row_of(pair: Pair, sampler: str, seeds: int) -> Row:
     """Replays a pair."""
-    without = [from_nothing(pair.target, sampler, seed) for seed in range(seeds)]
+    without = trials_of([from_nothing(pair.target, sampler, seed) for seed in range(seeds)], pair)
     carried = {
-        name: [with_head_start(pair, sampler, seed, carry) for seed in range(seeds)]
+        name: trials_of([with_head_start(pair, sampler, seed, carry) for seed in range(seeds)], pair)
         for name, carry in SWITCHES.items()
     }
     trust = fmean(studied(pair, sampler, seed).trust for seed in range(1))
-    return Row(
-        pair,
-        trust,
-        tuple(counted(one.trials, pair) for one in without),
-        {name: tuple(counted(one.trials, pair) for one in found) for name, found in carried.items()},
-        tuple(counted(trials_to_a_tie(one, pair), pair) for one in without),
-        {
-            name: tuple(counted(trials_to_a_tie(one, pair), pair) for one in found)
-            for name, found in carried.items()
-        },
+    return Row(pair, trust, without, carried)
+
+
+def trials_of(searches: Sequence[VirtualSearch], pair: Pair) -> Trials:
+    """What searches of a pair's target took."""
+    return Trials(
+        near=tuple(counted(one.trials, pair) for one in searches),
+        tied=tuple(counted(trials_to_a_tie(one, pair), pair) for one in searches),
     )
 
 
@@ -138,7 +145,7 @@ def summary(rows: Sequence[Row], *, tied: bool = False) -> list[str]:
 def line(row: Row) -> str:
     """One pair."""
     pair = row.pair
-    figures = [cell(row.without), *(cell(trials) for trials in row.carried.values())]
+    figures = [cell(trials.near) for trials in (row.without, *row.carried.values())]
     return (
         f"| {pair.kind} | {pair.source.name} | {pair.target.name} | {len(pair.target.points)} | "
         f"{row.trust:.2f} | " + " | ".join(figures) + " |"
@@ -149,12 +156,9 @@ def total(kind: Kind, rows: Sequence[Row], *, tied: bool = False) -> str:
     """All pairs of a kind."""
     if not rows:
         return f"| {kind} | 0 | " + " | ".join("" for _ in range(len(SWITCHES) + 1)) + " |"
-    without = [trials for row in rows for trials in (row.without_tied if tied else row.without)]
-    carried = [
-        [trials for row in rows for trials in (row.carried_tied if tied else row.carried)[name]]
-        for name in SWITCHES
-    ]
-    return f"| {kind} | {len(rows)} | " + " | ".join(cell(trials) for trials in (without, *carried)) + " |"
+    by_way = [[row.without for row in rows], *([row.carried[name] for row in rows] for name in SWITCHES)]
+    counts = [[count for one in way for count in (one.tied if tied else one.near)] for way in by_way]
+    return f"| {kind} | {len(rows)} | " + " | ".join(map(cell, counts)) + " |"
 
 
 def cell(trials: Sequence[int]) -> str:

@@ -112,11 +112,8 @@ def _rank_of_best(case: Case, prior: Prior) -> int:
 
 def _case_text(case: Case, replays: dict[str, list[Replay]]) -> str:
     head = ["sampler"]
-    head += (
-        [f"trials to {share:.0%}" for share in SHARES]
-        + ["to a tie"]
-        + [f"seconds to {share:.0%}" for share in SHARES]
-    )
+    head += [*(f"trials to {share:.0%}" for share in SHARES), "to a tie"]
+    head += [f"seconds to {share:.0%}" for share in SHARES]
     head += ["OOMs", *(f"regret after {count}" for count in REGRETS_AFTER)]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
     for sampler, found in replays.items():

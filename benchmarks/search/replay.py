@@ -61,12 +61,12 @@ class Case:
     @property
     def best(self) -> float:
         """The largest measured throughput, tokens per second."""
-        measured = self.table.measured
-        return max((measured[point] for point in self.points if point in measured), default=0.0)
+        fastest = self.fastest
+        return (fastest and fastest.tokens_per_second) or 0.0
 
     @property
     def fastest(self) -> TrialResult | None:
-        """What the trial of that point reported; None where nothing ran."""
+        """What the trial of the fastest point reported; None where nothing ran."""
         ran = [self.table.rows[point] for point in self.points if point in self.table.measured]
         rows = sorted(ran, key=lambda row: row.tokens_per_second or 0.0)
         return rows[-1].result("") if rows else None

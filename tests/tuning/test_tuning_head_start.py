@@ -233,15 +233,22 @@ def fast_at(points: Sequence[Point], factor_of_recomputing: float) -> list[tuple
     ]
 
 
-def test_speeds_that_lead_astray_here_are_dropped_and_told(study: Study) -> None:
-    told = Told()
+def of_training(
+    study: Study, trials: Sequence[tuple[Point, float | None]], told: Told | None = None, trust: float = 0.8
+) -> HeadStart:
+    """A head start from one study of `TRAINING` that measured this."""
     start = head_start(study, told)
     [source] = start.similar
-    elsewhere = tuple(measured(*fast_at(SPACE[::2], 0.4)))
     profile = replace(
         source.profile, model=TRAINING.model, device="cuda", gpu_name="NVIDIA H200", seq_len=TRAINING.seq_len
     )
-    start.similar = (replace(source, records=elsewhere, profile=profile, trust=0.3),)
+    start.similar = (replace(source, records=tuple(measured(*trials)), profile=profile, trust=trust),)
+    return start
+
+
+def test_speeds_that_lead_astray_here_are_dropped_and_told(study: Study) -> None:
+    told = Told()
+    start = of_training(study, fast_at(SPACE[::2], 0.4), told, trust=0.3)
     assert start.next_point([], SPACE, need) is None  # so little trusted, a study's point is worth no trial
     here = measured(*fast_at([SPACE[4], SPACE[9], SPACE[11]], 1.0))
     assert start.taught(here[:1], TRAINING).prior is not None
@@ -254,15 +261,9 @@ def test_speeds_that_lead_astray_here_are_dropped_and_told(study: Study) -> None
 
 def test_a_study_that_prefers_the_reverse_costs_no_trial_and_is_told(study: Study) -> None:
     told = Told()
-    start = head_start(study, told)
-    [source] = start.similar
     expected = fast_at(SPACE[::2], 1.0)
     most = max(speed for _, speed in expected)
-    profile = replace(
-        source.profile, model=TRAINING.model, device="cuda", gpu_name="NVIDIA H200", seq_len=TRAINING.seq_len
-    )
-    turned = tuple(measured(*((point, most * 1000.0 / speed) for point, speed in expected)))
-    start.similar = (replace(source, records=turned, profile=profile),)
+    start = of_training(study, [(point, most * 1000.0 / speed) for point, speed in expected], told)
     assert start.next_point([], SPACE, need, TRAINING) is None
     assert start.taught([], TRAINING) is NOTHING
     told_once = "source is left out: its speeds are not what such configurations can have"
@@ -271,21 +272,7 @@ def test_a_study_that_prefers_the_reverse_costs_no_trial_and_is_told(study: Stud
     assert (known["reuse"], known["reuse_left"], known["reuse_disagreement"]) == ([], 0.0, told_once)
     assert start.used == () and len(start.similar) == 1
     # As it is, it is believed.
-    start = head_start(study, told)
-    start.similar = (replace(source, records=tuple(measured(*expected)), profile=profile),)
-    assert start.next_point([], SPACE, need, TRAINING) is not None
-
-
-def of_training(study: Study, trials: Sequence[tuple[Point, float | None]]) -> HeadStart:
-    """A head start from one study of `TRAINING` that measured this."""
-    start = head_start(study)
-    [source] = start.similar
-    profile = replace(
-        source.profile, model=TRAINING.model, device="cuda", gpu_name="NVIDIA H200", seq_len=TRAINING.seq_len
-    )
-    start.similar = (replace(source, records=tuple(measured(*trials)), profile=profile),)
-    start.taught([], TRAINING)
-    return start
+    assert of_training(study, expected, told).next_point([], SPACE, need, TRAINING) is not None
 
 
 def test_an_order_is_a_reverse_only_where_speeds_are_told_apart(study: Study) -> None:
@@ -295,11 +282,15 @@ def test_an_order_is_a_reverse_only_where_speeds_are_told_apart(study: Study) ->
     spread = [point for point, speed in ranked if speed > best / 1.35]
     middle = float(np.median([expected[point] for point in spread]))
     turned = [(point, middle * (middle / expected[point]) ** 0.8) for point in spread]
-    assert of_training(study, turned).used == ()
+    start = of_training(study, turned)
+    start.taught([], TRAINING)
+    assert start.used == ()
     # The same order of speeds that no clock tells apart is none.
     fastest = [point for point, _ in ranked[-4:]]
     alike = [(point, best * (1.0 - 0.001 * row)) for row, point in enumerate(fastest)]
-    assert len(of_training(study, alike).used) == 1
+    start = of_training(study, alike)
+    start.taught([], TRAINING)
+    assert len(start.used) == 1
 
 
 def test_a_point_that_another_process_is_measuring_counts_as_carried_over(study: Study) -> None:
