@@ -24,6 +24,7 @@ from trials.device_memory import (
 )
 from trials.ds_config import batch_config, deepspeed_config
 from trials.engine import partitioning_sink, start_distributed, start_engine
+from trials.evaluation import evaluate
 from trials.failures import classify, forget_frames
 from trials.live_engine import LiveEngine, Started
 from trials.measuring import Measurement, Stepper
@@ -185,10 +186,7 @@ class Trial:
         assert self._memory is not None and self._stepper is not None
         spec = self._spec
         self._enter(Phase.EVALUATION)
-        engine.eval()
-        with torch.no_grad():
-            float(engine(**batches.next(spec.point.micro_batch_size)).loss)
-        engine.train()
+        evaluate(engine, batches.next(spec.point.micro_batch_size), liger_kernel=spec.point.liger_kernel)
         self._keep_peak()
         self._enter(Phase.SAVING)
         self._save(engine, model)

@@ -139,7 +139,7 @@ def _study_text(study: Study) -> str:
 
 def _record_text(study: Study, record: Record) -> str:
     from autotune.display.one_trial import trial_text
-    from autotune.tuning.confirm import confirmation_of
+    from autotune.tuning.confirmations import confirmation_of
 
     return trial_text(
         study.name,

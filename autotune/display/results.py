@@ -200,6 +200,13 @@ def shortfall_words(result: RunResult) -> tuple[str, str]:
     point = point_words(shortfall.point)
     if isinstance(shortfall, PredictedShortfall):
         return message, _predicted_words(shortfall, point)
+    if shortfall.fits(result.findings.budget_bytes):
+        # Trials or time were used up on larger ones.
+        message = f"no trial fitted {budget}; trials: {counts}"
+        return (
+            message,
+            f"the smallest point would fit: run it again with more --trials or --timeout ({point})",
+        )
     if not shortfall.ran:
         outcome = shortfall.result.outcome.value
         return message, f"the smallest point ended in {outcome} even without the limit: {point}"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from autotune.export.escaping import one_command
 from autotune.study import Record, StudyInputs, redact
 from autotune.study.storage_url import secrets_of
-from autotune.tuning.confirm import effective_records, failed_points, holds
+from autotune.tuning.confirm import effective_records
+from autotune.tuning.confirmations import failed_points, holds
 from autotune.tuning.findings import findings_of
 from autotune.tuning.handover import MODEL_NOTE, TRIALS_NOTE, command_of
 from autotune.tuning.session import measured_records

@@ -8,7 +8,8 @@ from autotune.study.record import Record
 from trials.wire import Outcome, Phase, Point
 
 MEMORY_OUTCOMES = (Outcome.OOM, Outcome.HOST_OOM)
-SETUP_PHASES = (Phase.LOAD, Phase.START)
+# Neither batches nor activations matter in these.
+BATCHLESS_PHASES = (Phase.LOAD, Phase.START, Phase.SAVING)
 # What must be equal: how memory compares across different values of these is not known beforehand.
 EQUAL_FIELDS = (
     "precision",
@@ -41,7 +42,8 @@ def needs_at_least(point: Point, failed: Point, *, failed_in: Phase) -> bool:
         point: the one in question.
         failed: the one that ran out of memory.
         failed_in: the phase in which it did. Load and start come before the first batch and the first
-            activation: the micro batch, the accumulation and the checkpointed share do not matter to them.
+            activation, and saving has none: the micro batch, the accumulation and the checkpointed share do
+            not matter to them; the last does not matter to an evaluation pass either.
     """
     if any(getattr(point, name) != getattr(failed, name) for name in EQUAL_FIELDS):
         return False
@@ -50,11 +52,11 @@ def needs_at_least(point: Point, failed: Point, *, failed_in: Phase) -> bool:
         return False
     if not _bucket_at_least(point.zero_bucket_elements, failed.zero_bucket_elements):
         return False
-    if failed_in in SETUP_PHASES:
+    if failed_in in BATCHLESS_PHASES:
         return True
     return (
         point.micro_batch_size >= failed.micro_batch_size
-        and point.checkpoint_fraction <= failed.checkpoint_fraction
+        and (failed_in is Phase.EVALUATION or point.checkpoint_fraction <= failed.checkpoint_fraction)
         # Accumulated gradients wait in memory during the next micro batch; how often does not matter.
         and (point.gradient_accumulation_steps > 1) >= (failed.gradient_accumulation_steps > 1)
     )

@@ -10,19 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from autotune.study.stored import DECIDED_NOTE
+from autotune.tuning.confirmations import confirmation_of, failed_points, holds, is_open
 from autotune.tuning.folders import trial_id
 from autotune.tuning.repeats import repeated_failure, repeated_problem
 from autotune.tuning.session import Session, measured_records
 from autotune.winner import choose_winner
 from autotune.winner.choice import given_up, same_speed, tied_with, trains_better
 from autotune.winner.ranking import ranking, tokens_per_second
-from trials.wire import Outcome, Point, TrialResult
+from trials.wire import Point, TrialResult
 
 if TYPE_CHECKING:
     from autotune.study import Record, Study
 
-# What a confirmation that ended so says of its point is final; a crash or a time-out may be the machine's.
-DECISIVE = frozenset({Outcome.OOM, Outcome.HOST_OOM, Outcome.NAN})
 CONFIRM_TIMEOUT_FACTOR = 2.0
 MOST_CONFIRMED = 3
 MOST_BETTER_TRAINED = 2
@@ -49,36 +48,6 @@ class Chosen:
         result = self.confirmation or self.record.result
         assert result is not None
         return result
-
-
-def holds(result: TrialResult, budget_bytes: int) -> bool:
-    """Whether a confirmation ended well and inside the budget."""
-    required = result.required_device_bytes
-    return result.outcome is Outcome.OK and (required is None or required <= budget_bytes)
-
-
-def failed_points(study: Study) -> frozenset[Point]:
-    """The points whose confirmation showed that they do not hold."""
-    budget_bytes = study.inputs.budget_bytes
-    return frozenset(
-        record.point
-        for record in study.confirmations()
-        if record.result is not None
-        and (record.result.outcome in DECISIVE or record.result.outcome is Outcome.OK)
-        and not holds(record.result, budget_bytes)
-    )
-
-
-def confirmation_of(study: Study, point: Point) -> TrialResult | None:
-    """The good confirmation of a point, if there is one."""
-    good = [
-        record.result
-        for record in study.confirmations()
-        if record.point == point
-        and record.result is not None
-        and holds(record.result, study.inputs.budget_bytes)
-    ]
-    return good[-1] if good else None
 
 
 def effective_records(study: Study) -> list[Record]:
@@ -110,11 +79,16 @@ def best_so_far(study: Study) -> Chosen | None:
     return Chosen(record, confirmation_of(study, record.point))
 
 
-def confirm_winner(session: Session) -> Chosen | None:
+def confirm_winner(session: Session, *, go_on: bool = True) -> Chosen | None:
     """The fastest configuration that also holds in a longer run of its own; None where none does.
 
     Where the longer run is so much slower that another configuration was measured clearly faster, that one is
     confirmed too, and so on a few times: on a noisy machine a lucky measurement must not win.
+
+    Args:
+        session: the work.
+        go_on: whether the next one is tried where the fastest does not hold; else the search may know better
+            than what happens to be measured.
 
     Raises:
         KeyboardInterrupt: the user stopped it.
@@ -131,7 +105,7 @@ def confirm_winner(session: Session) -> Chosen | None:
         if record is None or not _worth_confirming(record, confirmed):
             break
         result = confirmation_of(study, record.point) or _confirm(session, record)
-        if _is_open(result):
+        if is_open(result):
             session.observer.say(
                 f"the longer run ended in {result.outcome.value}: once more, it may be chance"
             )
@@ -141,7 +115,10 @@ def confirm_winner(session: Session) -> Chosen | None:
             continue
         excluded.add(record.point)
         failures.append(result)
-        unsettled = unsettled or _is_open(result)
+        unsettled = unsettled or is_open(result)
+        if not go_on and not is_open(result):
+            session.observer.say("the best configuration does not hold in a longer run: searching without it")
+            return None
         session.observer.say("the best configuration does not hold in a longer run: trying the next one")
         repeated = repeated_failure(failures)
         if repeated is not None:
@@ -246,11 +223,6 @@ def _rechecked(study: Study) -> dict[int, TrialResult]:
     if not kept:
         return {}
     return {int(number): TrialResult.model_validate(value) for number, value in kept.items()}
-
-
-def _is_open(result: TrialResult) -> bool:
-    """Whether a longer run ended in a way that says nothing of its configuration."""
-    return result.outcome not in DECISIVE and result.outcome is not Outcome.OK
 
 
 def _numbered(records: list[Record], number: int) -> Record:

@@ -17,7 +17,8 @@ from autotune.export import (
     senseless,
 )
 from autotune.space.trainers import TITLES, losses
-from autotune.tuning.confirm import Chosen, confirmation_of, effective_records, failed_points
+from autotune.tuning.confirm import Chosen, effective_records
+from autotune.tuning.confirmations import confirmation_of, failed_points
 from autotune.tuning.handover import missing_folder
 from autotune.tuning.session import measured_records
 from autotune.winner import choose_winner

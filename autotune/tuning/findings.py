@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import ExitCode
 from autotune.tuning.certainty import kept_remaining
-from autotune.tuning.confirm import Chosen, best_so_far, effective_records, failed_points
+from autotune.tuning.confirm import Chosen, best_so_far, effective_records
+from autotune.tuning.confirmations import failed_points
 from autotune.tuning.session import SKIPPED_NOTE, measured_records
 from autotune.tuning.shortfall import PredictedShortfall, Shortfall
 from autotune.winner import Price, overlapping, price_list, tied_with

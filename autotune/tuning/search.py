@@ -20,7 +20,7 @@ from autotune.tuning.head_start import LEAST_MEASURED_AGAIN
 from autotune.tuning.lessons import NOTHING
 from autotune.tuning.limits import limits_in_the_way, limits_words
 from autotune.tuning.promising import FIRST_TRIALS, least_point, promising_point
-from autotune.tuning.session import Session, measured_records
+from autotune.tuning.session import Session, judged_records
 from autotune.tuning.smallest import safest_point, smallest_point
 from autotune.tuning.stages import Stage
 from autotune.tuning.stopping import quality_values
@@ -64,7 +64,7 @@ def search(session: Session) -> Ending:
 
 def anything_left(task: Task, study: Study) -> bool:
     """Whether a stage that still matters has a point that is neither measured nor known not to fit."""
-    records = measured_records(study)
+    records = judged_records(study)
     for stage in task.stages:
         candidates = Candidates(stage.points)
         candidates.update(records)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError
 from autotune.study import PointTaken
+from autotune.tuning.confirmations import failed_confirmations
 from autotune.tuning.folders import Folders, trial_id
 from autotune.tuning.hindsight import look_back, surprise_words
 from autotune.tuning.interrupts import Interrupts
@@ -78,8 +79,8 @@ class Session:
         return self.deadline - time.monotonic()
 
     def measured(self) -> list[Record]:
-        """The study's trials that have ended and count."""
-        return measured_records(self.study)
+        """The study's trials that have ended and count, as they are judged now."""
+        return judged_records(self.study)
 
     def pending(self) -> list[Record]:
         """The trials that other live processes run now."""
@@ -330,6 +331,14 @@ def measured_records(study: Study) -> list[Record]:
     """The study's trials that have ended, but for those that only showed that the machine was not ready."""
     ignored = set(disregarded(study))
     return [r for r in study.records() if r.result is not None and r.number not in ignored]
+
+
+def judged_records(study: Study) -> list[Record]:
+    """The same trials; what did not hold in a longer run has that one's result: it is no configuration to
+    win, and shows what needs too much like any trial that failed.
+    """
+    failed = failed_confirmations(study)
+    return [replace(r, result=failed.get(r.point, r.result)) for r in measured_records(study)]
 
 
 def disregarded(study: Study) -> list[int]:

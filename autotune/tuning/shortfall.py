@@ -52,6 +52,12 @@ class Shortfall:
         """Host memory it needs; None where it did not run without a limit either."""
         return self.result.host_peak_bytes if self.ran else None
 
+    def fits(self, budget_bytes: int) -> bool:
+        """Whether it stays inside the budgets after all: of the device, and of the host as far as known."""
+        device, host = self.needed_bytes, self.host_bytes
+        within_host = self.host_budget_bytes is None or host is None or host <= self.host_budget_bytes
+        return device is not None and device <= budget_bytes and within_host
+
     @property
     def ran(self) -> bool:
         """Whether it ran well without a limit."""

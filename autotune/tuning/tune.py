@@ -12,6 +12,7 @@ from autotune.export import check_export_folder
 from autotune.tuning.candidates import MEMORY_FAILURES
 from autotune.tuning.completion import is_searched, note_searched
 from autotune.tuning.confirm import best_so_far, confirm_winner
+from autotune.tuning.confirmations import failed_points
 from autotune.tuning.exporting import export_winner, refuse_senseless, trainers_files
 from autotune.tuning.findings import RunResult, findings_of
 from autotune.tuning.folders import Folders, check_can_be_made, study_folders
@@ -221,9 +222,31 @@ def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedS
         session: the work.
         asked: the task before the model was looked at, as the next call will have it.
     """
-    ending = search(session)
-    session.observer.say(f"the search is over: {ending.value}")
-    tell_worth(session)
+    told = 0
+    while True:
+        failed = failed_points(session.study)
+        ending = search(session)
+        if len(session.measured()) != told:
+            told = len(session.measured())
+            session.observer.say(f"the search is over: {ending.value}")
+            tell_worth(session)
+        _note_searched(session, asked, ending)
+        settled = ending is Ending.SETTLED
+        if confirm_winner(session, go_on=not settled) is not None:
+            return None
+        if not settled or failed_points(session.study) == failed:
+            break
+    if ending is Ending.EXHAUSTED and not session.measured():
+        # Nothing was launched, and nothing need be to say why.
+        foreseen = predict_shortfall(session)
+        if foreseen is not None:
+            return foreseen
+    _require_memory_failures(session.study)
+    known = known_shortfall(session.study)
+    return known if isinstance(known, Shortfall) else measure_shortfall(session)
+
+
+def _note_searched(session: Session, asked: Task, ending: Ending) -> None:
     foresight = session.foresight
     if ending is Ending.SETTLED or (ending is Ending.EXHAUSTED and foresight is not None):
         with session.interrupts.held():
@@ -233,16 +256,6 @@ def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedS
                 host_limited=foresight is not None and foresight.is_host_limited(),
                 until=asked.request.until if ending is Ending.SETTLED else 0.0,
             )
-    if confirm_winner(session) is not None:
-        return None
-    if ending is Ending.EXHAUSTED and not session.measured():
-        # Nothing was launched, and nothing need be to say why.
-        foreseen = predict_shortfall(session)
-        if foreseen is not None:
-            return foreseen
-    _require_memory_failures(session.study)
-    known = known_shortfall(session.study)
-    return known if isinstance(known, Shortfall) else measure_shortfall(session)
 
 
 def _require_memory_failures(study: Study) -> None:

@@ -235,6 +235,19 @@ def test_a_prediction_is_plain_json(predictor: Predictor) -> None:
     assert Prediction.model_validate(json.loads(found.model_dump_json())) == found
 
 
+def test_an_evaluation_with_fused_loss_holds_no_logits(predictor: Predictor) -> None:
+    model, tokens = resolve_model("tiny-qwen2"), 8 * 256
+    plain, fused = (
+        predictor.predict(
+            model, 256, Point(micro_batch_size=8, liger_kernel=liger)
+        ).phase_peak_allocated_bytes
+        for liger in (False, True)
+    )
+    # Without it there are logits in bf16 and once more in fp32; with it a step needs more than an evaluation.
+    assert plain["evaluation"] - fused["evaluation"] > 4 * tokens * int(model.config["vocab_size"])
+    assert fused["evaluation"] <= fused["later_step"]
+
+
 def test_a_model_that_is_refused_is_not_tried_again_for_each_engine_setting(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,6 +175,18 @@ def test_fused_loss_needs_less_memory_than_logits_do(gpu: Trials) -> None:
     assert plain.peak_allocated_bytes - fused.peak_allocated_bytes > 2 * GIB
 
 
+def test_an_evaluation_with_fused_loss_makes_no_logits(gpu: Trials) -> None:
+    pytest.importorskip("liger_kernel")
+    plain, fused = (
+        gpu.run(
+            Point(micro_batch_size=8, liger_kernel=value), model=layered(2), seq_len=1024, confirm=True
+        ).phase_peak_allocated_bytes["evaluation"]
+        for value in (False, True)
+    )
+    # In bf16 and once more in fp32 they are six bytes each.
+    assert plain - fused > 4 * 8 * 1024 * 32000
+
+
 def test_offloading_leaves_the_gpu_less_to_hold(gpu: Trials) -> None:
     results = [
         gpu.run(Point(zero_stage=3, offload=offload), model=layered(4), seq_len=128)

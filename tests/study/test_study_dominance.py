@@ -75,12 +75,17 @@ def test_a_point_that_may_need_less_is_not_excluded(changes: dict[str, Any]) -> 
     assert not is_dominated(like_failed(**changes), failure())
 
 
-@pytest.mark.parametrize("phase", [Phase.LOAD, Phase.START])
-def test_a_failure_before_the_first_batch_excludes_every_batch(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [Phase.LOAD, Phase.START, Phase.SAVING])
+def test_a_failure_without_a_batch_excludes_every_batch(phase: Phase) -> None:
     smallest = {"micro_batch_size": 1, "gradient_accumulation_steps": 1, "checkpoint_fraction": 1.0}
     assert is_dominated(like_failed(**smallest), failure(phase=phase))
     assert not is_dominated(like_failed(**smallest), failure(phase=Phase.FORWARD))
     assert not is_dominated(like_failed(**smallest, lora_rank=16), failure(phase=phase))
+
+
+def test_an_evaluation_pass_recomputes_nothing_but_has_a_batch() -> None:
+    assert is_dominated(like_failed(checkpoint_fraction=1.0), failure(phase=Phase.EVALUATION))
+    assert not is_dominated(like_failed(micro_batch_size=1), failure(phase=Phase.EVALUATION))
 
 
 def test_without_accumulated_gradients_a_failure_excludes_points_with_them() -> None:

@@ -33,6 +33,7 @@ def make_task(
     *methods: Any,
     budget_bytes: int = 24 * GIB,
     machine: Machine | None = None,
+    space: str = SPACE,
     **request: Any,
 ) -> Task:
     """A tuning of tiny-llama over a small space for each method, on an H200 unless told otherwise."""
@@ -48,7 +49,7 @@ def make_task(
     stages = []
     for method in methods:
         file = folder / f"{method}.yaml"
-        file.write_text(SPACE + KNOBS[method])
+        file.write_text(space + KNOBS[method])
         stages.append(Stage(method, load_space(str(file))))
     return Task(
         request=Request(model="tiny-llama", device=machine.device, **request),

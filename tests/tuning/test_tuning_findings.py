@@ -14,7 +14,8 @@ from tuning_samples import MIB, add, empty_study, trial_result
 
 from autotune.errors import EnvironmentProblem, ExitCode, UsageError
 from autotune.study import default_storage_url
-from autotune.tuning.confirm import DECIDED_NOTE, best_so_far, failed_points
+from autotune.tuning.confirm import DECIDED_NOTE, best_so_far
+from autotune.tuning.confirmations import failed_points
 from autotune.tuning.findings import RunResult, findings_json, findings_of
 from autotune.tuning.folders import check_writable, study_folders
 from autotune.tuning.ownership import Owner, give_back, owner_of, take

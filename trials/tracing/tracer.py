@@ -15,6 +15,7 @@ import torch
 from trials.batches import SyntheticBatches
 from trials.checkpointing import decoder_layers
 from trials.engine import start_engine
+from trials.evaluation import evaluate
 from trials.measuring import Stepper
 from trials.tracing import labels, quantized
 from trials.tracing.environment import recording
@@ -92,10 +93,11 @@ class Session:
         """One evaluation pass."""
         self.recorder.mark(f"phase {Phase.EVALUATION}")
         self.recorder.in_model = True
-        self.engine.eval()
-        with torch.no_grad():
-            float(self.engine(**self.batches.next(micro_batch_size)).loss)
-        self.engine.train()
+        evaluate(
+            self.engine,
+            self.batches.next(micro_batch_size),
+            liger_kernel=self.spec.point.liger_kernel,
+        )
         self.recorder.in_model = False
 
 
