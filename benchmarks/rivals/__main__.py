@@ -31,7 +31,7 @@ RESULTS = Path(__file__).parent.parent / "results" / "rivals.md"
 OUTPUT = Path(__file__).parent / "h200.jsonl"
 DEFAULT_LIMIT_SECONDS = 150.0
 # How often each winner is measured, all of them in turns.
-ROUNDS = 3
+DEFAULT_ROUNDS = 3
 # Enough for a trial of ours; with less left, measuring again waits for the next call.
 MEASURE_ROOM_SECONDS = 30.0
 
@@ -123,7 +123,9 @@ class _Sitting:
         if missing == ["table"]:
             missing = ["table"] if best_of_tables(case, self._setting) else []
         return bool(missing) or any(
-            self._times_measured(row) < ROUNDS for row in self._rows if self._is_winner(row, case)
+            self._times_measured(row) < self._arguments.rounds
+            for row in self._rows
+            if self._is_winner(row, case)
         )
 
     def _prepare(self, runner: TrialRunner, machine: Machine, start_seconds: float) -> OutsideShare:
@@ -169,7 +171,7 @@ class _Sitting:
 
     def _measure(self, case: Case, job: Callable[[Case], Job]) -> None:
         """All winners one after another, and again: what the host does meanwhile is done to all."""
-        for count in range(1, ROUNDS + 1):
+        for count in range(1, self._arguments.rounds + 1):
             for row in [row for row in self._rows if self._is_winner(row, case)]:
                 if self._times_measured(row) >= count:
                     continue
@@ -227,6 +229,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, default=OUTPUT, help="rows; what it holds is not run again")
     parser.add_argument("--seconds", type=float, default=560.0, help="start nothing that may end after this")
     parser.add_argument("--limit", type=float, default=DEFAULT_LIMIT_SECONDS, help="seconds a contender has")
+    parser.add_argument(
+        "--rounds", type=int, default=DEFAULT_ROUNDS, help="how often each winner is measured"
+    )
     parser.add_argument("--only", action="append", choices=list(CONTENDERS), help="repeatable")
     parser.add_argument("--case", action="append", help="model:full or model:lora; repeatable")
     parser.add_argument("--seq-len", type=int, default=defaults.seq_len)

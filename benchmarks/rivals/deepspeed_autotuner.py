@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import socket
 import sys
 from pathlib import Path
@@ -77,7 +78,11 @@ def found_by_tuner(job: Job, ended: Ended) -> Found:
         notes.append(f"exit code {ended.returncode}: {ended.last_words()}")
     if best is None:
         reasons = [f"{one.name}: {one.status}, {one.reason}" for one in experiments if one.reason]
-        notes.append(reasons[-1] if reasons else f"no experiment ended: {ended.last_words()}")
+        began = any(one.name != PROFILE or one.status != "ok" for one in experiments)
+        if began or not experiments:
+            notes.append(reasons[-1] if reasons else f"no experiment ended: {ended.last_words()}")
+        else:
+            notes.append("it began no experiment after profiling the model" + _refusal(ended))
     elif best.sequences_per_step != job.setting.global_batch:
         notes.append(f"its own figure is at {best.sequences_per_step} sequences a step")
     point = None
@@ -98,6 +103,18 @@ def found_by_tuner(job: Job, ended: Ended) -> Found:
         note="; ".join(notes).replace(str(job.folder), "FOLDER"),
         details={"experiments": [experiment.model_dump(mode="json") for experiment in experiments]},
     )
+
+
+def _refusal(ended: Ended) -> str:
+    """Why it tries nothing, where it says so."""
+    found = re.search(
+        r"The model has (\d+) parameters and requires at least (.+?) memory .* in system is (.+?)\. No ",
+        ended.stdout.read_text(errors="replace"),
+    )
+    if found is None:
+        return ""
+    parameters, needed, there = found.groups()
+    return f": for {int(parameters):,} parameters, trained or not, it reckons with {needed} of {there}B"
 
 
 def _free_port() -> int:

@@ -31,8 +31,8 @@ def job(tmp_path: Path) -> Job:
     )
 
 
-def ended(folder: Path, *, cut: bool, returncode: int = 0, stderr: str = "") -> Ended:
-    (folder / "stdout").write_text("")
+def ended(folder: Path, *, cut: bool, returncode: int = 0, stderr: str = "", stdout: str = "") -> Ended:
+    (folder / "stdout").write_text(stdout)
     (folder / "stderr").write_text(stderr)
     return Ended(cut, returncode, 120.0, folder / "stdout", folder / "stderr")
 
@@ -72,6 +72,27 @@ def test_its_choice_is_asked_for_at_the_global_batch_and_its_own_figure_is_said_
     # 5 x 6 = 30 sequences are the nearest to 32.
     assert (point.micro_batch_size, point.gradient_accumulation_steps, point.lora_rank) == (6, 5, 16)
     assert (point.zero_stage, point.zero_bucket_elements) == (1, 500_000_000)
+
+
+def test_a_tuner_that_tries_nothing_has_what_it_reckons_with_in_the_row(job: Job) -> None:
+    path = job.folder / RESULTS / "profile_model_info"
+    path.mkdir(parents=True)
+    exp = {"name": "profile_model_info", "exp_id": 0, "ds_config": sizes(3, 1)}
+    (path / "exp.json").write_text(json.dumps(exp))
+    (path / "stderr.log").write_text("")
+    (path / "model_info.json").write_text(json.dumps({"num_params": 6240512}))
+    # As deepspeed 0.19.8 wrote it.
+    stdout = (
+        "[2026-12-01 02:40:54,584] [INFO] [autotuner.py:516:tune] The model has 6240512 parameters and "
+        "requires at least 117.02 MB memory per GPU with DeepSpeed Zero stage ZeroStageEnum.weights "
+        "optimization. Memory per GPU in system is 57.22 M. No tuning is performed.\n"
+    )
+    found = found_by_tuner(job, ended(job.folder, cut=False, stdout=stdout, stderr="100%| 1/1 [00:17<00:00]"))
+    assert (found.status, found.tried, found.point) == ("failed", 0, None)
+    assert found.note == (
+        "it began no experiment after profiling the model: for 6,240,512 parameters, trained or not, it "
+        "reckons with 117.02 MB of 57.22 MB"
+    )
 
 
 def test_a_tuner_that_gives_up_has_its_reason_in_the_row_without_a_path_of_this_machine(job: Job) -> None:
