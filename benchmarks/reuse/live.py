@@ -4,8 +4,11 @@
     python -m benchmarks.reuse.live --output reuse.jsonl --report benchmarks/results/reuse_h200.md
 
 Each is `autotune run` on the shipped space of the method, ended by itself. With reuse the searches share
-a storage and learn from each other (`--reuse own`: nothing that is shipped); without, each has its own. What
-the output holds is not run again; a search that the time limit cut has a row that says so.
+a storage and learn from each other (`--reuse own`: nothing that is shipped); without, each has its own. The
+first of those with reuse has nothing to learn from, so it stands for the one without, too. Of each search
+both ways run one after the other, for a host's speed moves; either way keeps traces of its own, so that
+neither finds the other's predictions made. What the output holds is not run again; a search that the time
+limit cut has a row that says so.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.display.words import point_words
+from autotune.running.ops import operators_folder
 from benchmarks.json_rows import append_row, read_rows
 from benchmarks.rivals.contender import Found
 from benchmarks.rivals.ours import found_by_autotune
@@ -71,8 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run_all(chosen: argparse.Namespace, folder: Path) -> None:
     until = time.monotonic() + chosen.seconds
     searches, rows = [_search(text, chosen.budget) for text in chosen.searches], read_rows(chosen.output)
-    for way in chosen.way or WAYS:
-        for number, search in enumerate(searches):
+    ways = chosen.way or WAYS
+    for number, search in enumerate(searches):
+        # The first with reuse learns from nothing: one stands for both.
+        for way in ways if number else ways[-1:]:
             about = {
                 "number": number,
                 "model": search.model,
@@ -90,7 +96,10 @@ def _run_all(chosen: argparse.Namespace, folder: Path) -> None:
                 print(f"time is up before {search.model} in {search.budget} with --reuse {way}", flush=True)
                 return
             storage = folder / (f"{way}.db" if way != "off" else f"{way}-{number}.db")
-            row = {"about": about, "found": _run(about, storage, folder / f"{way}-{number}", left)}
+            row = {
+                "about": about,
+                "found": _run(about, storage, folder / f"{way}-{number}", folder / way, left),
+            }
             append_row(chosen.output, rows, row)
             print(line(row), flush=True)
 
@@ -100,14 +109,26 @@ def _search(text: str, budget: str) -> Search:
     return Search(model, own or budget)
 
 
-def _run(about: dict[str, Any], storage: Path, folder: Path, limit_seconds: float) -> dict[str, Any]:
+def _run(
+    about: dict[str, Any], storage: Path, folder: Path, cache: Path, limit_seconds: float
+) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(exist_ok=True)
+    # What was compiled for DeepSpeed is the machine's, wherever traces are kept.
+    compiled = cache / "torch_extensions"
+    if not compiled.is_symlink():
+        compiled.symlink_to(operators_folder())
     command = [sys.executable, "-m", "autotune", "run", "--json", "--reuse", about["reuse"]]
     command += ["--model", about["model"], "--method", about["method"], "--gpu-budget", about["budget"]]
     command += ["--seq-len", str(about["seq_len"]), "--global-batch", str(about["global_batch"])]
     command += ["--device", about["device"], "--storage", f"sqlite:///{storage.absolute()}"]
     command += ["--export-dir", str(folder / "winner")]
-    ended = run_limited(command, folder=folder, environment=os.environ, limit_seconds=limit_seconds)
+    ended = run_limited(
+        command,
+        folder=folder,
+        environment={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        limit_seconds=limit_seconds,
+    )
     return found_by_autotune(ended).model_dump(mode="json")
 
 
@@ -117,8 +138,8 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
         "# Searches with a head start and without",
         "",
         "`python -m benchmarks.reuse.live`: one search after another on the same machine; `own` learns from",
-        "those above it with `own`, `off` from nothing. Trials: all but the confirmations;",
-        "minutes are the whole command.",
+        "those above it with `own` (the first of them from nothing), `off` from nothing. Trials: all but the",
+        "confirmations; minutes are the whole command.",
         "",
         "| model | budget | --reuse | trials | OOM | minutes | winner | tokens/s | |",
         "| --- | ---: | --- | ---: | ---: | ---: | --- | ---: | --- |",
