@@ -15,10 +15,14 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 def batch_arguments(winner: Winner) -> dict[str, Any]:
-    """Micro batch, accumulation and the largest gradient norm."""
+    """Micro batch, accumulation and the largest gradient norm.
+
+    Evaluation has the micro batch with which the longer run evaluated; eight by default may not fit.
+    """
     point = winner.point
     return {
         "per_device_train_batch_size": point.micro_batch_size,
+        "per_device_eval_batch_size": point.micro_batch_size,
         "gradient_accumulation_steps": point.gradient_accumulation_steps,
         "max_grad_norm": clipping(winner),
     }

@@ -320,6 +320,7 @@ def test_the_trainer_reads_its_arguments_with_its_own_parser(make_winner: Any, t
     (tmp_path / "t.yaml").write_text(without)
     (parsed,) = HfArgumentParser(TrainingArguments).parse_yaml_file(str(tmp_path / "t.yaml"))
     assert parsed.per_device_train_batch_size == winner.point.micro_batch_size
+    assert parsed.per_device_eval_batch_size == winner.point.micro_batch_size
     assert parsed.gradient_accumulation_steps == winner.point.gradient_accumulation_steps
     assert parsed.bf16 and parsed.gradient_checkpointing
     assert parsed.optim.value == "adamw_bnb_8bit"
