@@ -200,8 +200,7 @@ def shortfall_words(result: RunResult) -> tuple[str, str]:
     point = point_words(shortfall.point)
     if isinstance(shortfall, PredictedShortfall):
         return message, _predicted_words(shortfall, point)
-    if shortfall.fits(result.findings.budget_bytes):
-        # Trials or time were used up on larger ones.
+    if shortfall.untried and shortfall.fits(result.findings.budget_bytes):
         message = f"no trial fitted {budget}; trials: {counts}"
         return (
             message,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.export.escaping import one_command
 from autotune.study import Record, StudyInputs, redact
+from autotune.study.judging import holds
 from autotune.study.storage_url import secrets_of
 from autotune.tuning.confirm import effective_records
-from autotune.tuning.confirmations import failed_points, holds
+from autotune.tuning.confirmations import failed_points
 from autotune.tuning.findings import findings_of
 from autotune.tuning.handover import MODEL_NOTE, TRIALS_NOTE, command_of
 from autotune.tuning.session import measured_records
@@ -38,6 +39,7 @@ class Evidence:
         records: its trials that are over and count, by number.
         effective: the same, each with its longer run's result where it has a good one.
         ranked: those of them that could win, fastest first.
+        failed: points that did not hold in a longer run.
         confirmations: the longer runs, oldest first.
         chosen: the winner; None where there is none.
         ties: points that the clock cannot tell from the winner.
@@ -59,6 +61,7 @@ class Evidence:
     records: tuple[Record, ...]
     effective: tuple[Record, ...]
     ranked: tuple[Record, ...]
+    failed: frozenset[Point]
     confirmations: tuple[Record, ...]
     chosen: Chosen | None
     ties: frozenset[Point]
@@ -110,14 +113,14 @@ def gather(study: Study, storage_url: str) -> Evidence:
     secrets = secrets_of(storage_url)
     note: Any = study.note(MODEL_NOTE)
     effective = tuple(_without(record, secrets) for record in effective_records(study))
+    failed = failed_points(study)
     return Evidence(
         name=study.name,
         inputs=study.inputs,
         records=tuple(_without(record, secrets) for record in measured_records(study)),
         effective=effective,
-        ranked=tuple(
-            ranking(effective, exclude=failed_points(study), budget_bytes=study.inputs.budget_bytes)
-        ),
+        ranked=tuple(ranking(effective, exclude=failed, budget_bytes=study.inputs.budget_bytes)),
+        failed=failed,
         confirmations=tuple(_without(record, secrets) for record in study.confirmations()),
         chosen=findings.chosen,
         ties=frozenset(record.point for record in findings.ties),

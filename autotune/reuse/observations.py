@@ -48,9 +48,11 @@ def prior_observations(similar: Iterable[Similar], target: Profile) -> tuple[Pri
 
 
 def speed_of(record: Record) -> float | None:
-    """A record's throughput, also of a trial that was stopped early; None where there is none."""
+    """A record's throughput, also of a trial that was stopped early or had no room for what comes after its
+    steps; None where there is none.
+    """
     result = record.result
-    if result is None or result.outcome not in (Outcome.OK, Outcome.STOPPED):
+    if result is None or result.outcome not in (Outcome.OK, Outcome.STOPPED, Outcome.OOM, Outcome.HOST_OOM):
         return None
     speed = result.tokens_per_second
     return speed if speed is not None and 0 < speed < float("inf") else None

@@ -13,6 +13,7 @@ from typing import Any
 
 from autotune.reuse.observations import speed_of
 from autotune.reuse.virtual import WITHIN, VirtualSearch
+from autotune.study.judging import RAN
 from autotune.study.record import Record
 
 
@@ -71,7 +72,8 @@ def worth_of(records: Sequence[Record], from_nothing: VirtualSearch) -> Worth | 
     Returns:
         None where nothing ran, or where the search from nothing found nothing either.
     """
-    speeds = [speed_of(record) or 0.0 for record in records]
+    ran = [record.result is not None and record.result.outcome in RAN for record in records]
+    speeds = [(speed_of(record) or 0.0) if able else 0.0 for record, able in zip(records, ran, strict=True)]
     best = max(speeds, default=0.0)
     if best <= 0.0 or from_nothing.trials is None:
         return None

@@ -15,10 +15,11 @@ from optuna.storages import RDBStorage
 
 from autotune.errors import AutotuneError
 from autotune.study.identity import CONFIRMATION, SCHEMA, read_head
+from autotune.study.judging import judge
 from autotune.study.record import Record
 from autotune.study.storage import attempt, connect
 from autotune.study.stored import StoredHead
-from autotune.study.trial_codec import FINISHED_AT, POINT, RESULT, STARTED_AT, stored_of
+from autotune.study.trial_codec import FINISHED_AT, POINT, RESULT, STARTED_AT, decode_confirmation, stored_of
 from autotune.study.trial_codec import SCHEMA as TRIAL_SCHEMA
 
 _HEADS = sqlalchemy.text(
@@ -31,6 +32,10 @@ _TRIALS = sqlalchemy.text(
     "WHERE s.study_name = :name AND t.state NOT IN ('RUNNING', 'WAITING') AND a.key IN :keys "
     "ORDER BY t.number"
 ).bindparams(sqlalchemy.bindparam("keys", expanding=True))
+_CONFIRMATIONS = sqlalchemy.text(
+    "SELECT a.key, a.value_json FROM studies s JOIN study_user_attributes a ON a.study_id = s.study_id "
+    "WHERE s.study_name = :name AND a.key LIKE :confirmations ORDER BY a.key"
+)
 _TRIAL_KEYS = (POINT, RESULT, STARTED_AT, FINISHED_AT, TRIAL_SCHEMA)
 
 
@@ -67,6 +72,8 @@ class StorageReader:
     def records(self, name: str) -> tuple[Record, ...]:
         """A study's trials that are over, by number, without what was predicted of them.
 
+        What did not hold in its longer run ends as that one did: see `autotune.study.judging`.
+
         Raises:
             EnvironmentProblem: a newer autotune wrote one of them, or the storage does not work.
         """
@@ -74,10 +81,13 @@ class StorageReader:
         for number, key, value in self._rows(_TRIALS, name=name, keys=list(_TRIAL_KEYS)):
             trials.setdefault(number, {})[key] = json.loads(value)
         over = [(number, attrs) for number, attrs in trials.items() if POINT in attrs and RESULT in attrs]
-        return tuple(
+        records = tuple(
             replace(stored_of(number, attrs, name).record(), position=position)
             for position, (number, attrs) in enumerate(over, start=1)
         )
+        longer = self._rows(_CONFIRMATIONS, name=name, confirmations=CONFIRMATION + "%")
+        confirmations = [decode_confirmation(json.loads(value), name).record() for _, value in longer]
+        return judge(records, confirmations, self.heads[name].inputs.budget_bytes)
 
     def _rows(self, query: sqlalchemy.TextClause, **values: Any) -> list[Any]:
         storage = self._storage

@@ -14,6 +14,7 @@ from optuna.study._frozen import FrozenStudy
 from autotune.errors import AutotuneError
 from autotune.study.identity import CONFIRMATION, SCHEMA, last_opened, read_head
 from autotune.study.inputs import StudyInputs
+from autotune.study.judging import holds, judge
 from autotune.study.record import Record
 from autotune.study.storage import attempt, connect
 from autotune.study.stored import DECIDED_NOTE
@@ -117,11 +118,15 @@ def _summary(storage: RDBStorage, study: FrozenStudy, now: datetime) -> StudySum
     trials = [trial for trial in storage.get_all_trials(study._study_id, deepcopy=False) if is_ours(trial)]
     records = [to_record(trial, name) for trial in trials if is_over(trial)]
     results = [record.result for record in records]
+    confirmations = [
+        decode_confirmation(attrs[key], name).record()
+        for key in sorted(attrs)
+        if key.startswith(CONFIRMATION)
+    ]
+    budget_bytes = head.inputs.budget_bytes
+    judged = judge(records, confirmations, budget_bytes)
     confirmed = {
-        one.point: one.result
-        for one in (
-            decode_confirmation(attrs[key], name) for key in sorted(attrs) if key.startswith(CONFIRMATION)
-        )
+        one.point: one.result for one in confirmations if one.result and holds(one.result, budget_bytes)
     }
     return StudySummary(
         name=name,
@@ -130,7 +135,7 @@ def _summary(storage: RDBStorage, study: FrozenStudy, now: datetime) -> StudySum
         inputs=head.inputs,
         trials=Counter(result.outcome for result in results if result),
         running=sum(is_pending(trial, now) for trial in trials),
-        best_tokens_per_second=_best(records, confirmed, head.notes.get(DECIDED_NOTE)),
+        best_tokens_per_second=_best(judged, confirmed, head.notes.get(DECIDED_NOTE)),
         notes=head.notes,
     )
 

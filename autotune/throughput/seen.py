@@ -25,7 +25,7 @@ class Seen:
 
     Attributes:
         point: what was tried.
-        tokens_per_second: as measured; None where it was not.
+        tokens_per_second: as measured, also where memory did not suffice in the end; None where it was not.
         noise: standard deviation of its logarithm.
         fitted: whether memory sufficed; None where nobody knows.
         running: whether it still runs.
@@ -51,6 +51,9 @@ def seen_of(point: Point, result: TrialResult | None) -> Seen:
             return Seen(point, result.tokens_per_second, _noise(result), True, setup_seconds=setup)
         case Outcome.OK | Outcome.STOPPED | Outcome.TIMEOUT:
             return Seen(point, fitted=True)
+        case Outcome.OOM | Outcome.HOST_OOM if is_speed(result.tokens_per_second):
+            # It trained, and had no room for what comes after the steps.
+            return Seen(point, result.tokens_per_second, _noise(result), False)
         case Outcome.OOM | Outcome.HOST_OOM:
             return Seen(point, fitted=False)
         case _:

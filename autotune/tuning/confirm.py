@@ -9,8 +9,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from autotune.study.judging import holds, is_open
 from autotune.study.stored import DECIDED_NOTE
-from autotune.tuning.confirmations import confirmation_of, failed_points, holds, is_open
+from autotune.tuning.confirmations import confirmation_of, failed_points
 from autotune.tuning.folders import trial_id
 from autotune.tuning.repeats import repeated_failure, repeated_problem
 from autotune.tuning.session import Session, measured_records
@@ -95,9 +96,7 @@ def confirm_winner(session: Session, *, go_on: bool = True) -> Chosen | None:
         EnvironmentProblem: the confirmations all fail alike.
     """
     study, budget_bytes = session.study, session.task.budget.size_bytes
-    excluded = set(failed_points(study))
-    failures: list[TrialResult] = []
-    unsettled = False
+    excluded = failed_points(study) | session.unconfirmed
     confirmed: list[Record] = []
     while len(confirmed) < MOST_CONFIRMED:
         tried = {record.point for record in confirmed}
@@ -113,22 +112,24 @@ def confirm_winner(session: Session, *, go_on: bool = True) -> Chosen | None:
         if holds(result, budget_bytes):
             confirmed.append(dataclasses.replace(record, result=result))
             continue
-        excluded.add(record.point)
-        failures.append(result)
-        unsettled = unsettled or is_open(result)
-        if not go_on and not is_open(result):
-            session.observer.say("the best configuration does not hold in a longer run: searching without it")
-            return None
-        session.observer.say("the best configuration does not hold in a longer run: trying the next one")
-        repeated = repeated_failure(failures)
+        session.failures.append(result)
+        if is_open(result):
+            session.unconfirmed.add(record.point)
+        excluded = failed_points(study) | session.unconfirmed
+        left_out = not go_on and not is_open(result)
+        what = "it is left out from here on" if left_out else "trying the next one"
+        session.observer.say(f"the best configuration does not hold in a longer run: {what}")
+        repeated = repeated_failure(session.failures)
         if repeated is not None:
             raise repeated_problem(repeated, session.folders.log_of(repeated.trial_id))
+        if left_out:
+            return None
     best = choose_winner(confirmed, budget_bytes=budget_bytes)
     if best is None:
         return None
     best = _against_runner_up(session, best, confirmed, excluded)
-    best = _against_better_training(session, best, excluded)
-    if unsettled:
+    best = _against_better_training(session, best, set(excluded))
+    if session.unconfirmed:
         # The next call tries the faster one again: nothing is known against it.
         session.observer.say("a faster configuration could not be confirmed; the same command tries it again")
         return Chosen(_numbered(session.measured(), best.number), best.result)
@@ -138,7 +139,7 @@ def confirm_winner(session: Session, *, go_on: bool = True) -> Chosen | None:
 
 
 def _against_runner_up(
-    session: Session, best: Record, confirmed: list[Record], excluded: set[Point]
+    session: Session, best: Record, confirmed: list[Record], excluded: frozenset[Point]
 ) -> Record:
     """The winner after its runner-up had a fresh measurement, where that one's own leaves a doubt.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError
 from autotune.study import PointTaken
-from autotune.tuning.confirmations import failed_confirmations
+from autotune.study.judging import judge
 from autotune.tuning.folders import Folders, trial_id
 from autotune.tuning.hindsight import look_back, surprise_words
 from autotune.tuning.interrupts import Interrupts
@@ -56,6 +56,8 @@ class Session:
         head_start: what similar studies give; None where there is nothing.
         rates: what the machine does per second; None: as the table of GPUs has it.
         results: of this call, in order.
+        failures: longer runs of this call that did not hold, in order.
+        unconfirmed: points whose longer runs of this call said nothing of them.
     """
 
     task: Task
@@ -71,6 +73,8 @@ class Session:
     head_start: HeadStart | None = None
     rates: Rates | None = None
     results: list[tuple[int, TrialResult]] = field(default_factory=list)
+    failures: list[TrialResult] = field(default_factory=list)
+    unconfirmed: set[Point] = field(default_factory=set)
     _repeats_in_vain: int = field(default=0, init=False)
     _told_of_others: bool = field(default=False, init=False)
 
@@ -324,7 +328,7 @@ class Session:
         raise repeated_problem(failure, self.folders.log_of(failure.trial_id))
 
     def _all_results(self) -> Sequence[TrialResult]:
-        return [record.result for record in self.measured() if record.result is not None]
+        return [record.result for record in measured_records(self.study) if record.result is not None]
 
 
 def measured_records(study: Study) -> list[Record]:
@@ -334,11 +338,10 @@ def measured_records(study: Study) -> list[Record]:
 
 
 def judged_records(study: Study) -> list[Record]:
-    """The same trials; what did not hold in a longer run has that one's result: it is no configuration to
-    win, and shows what needs too much like any trial that failed.
+    """The same trials; what did not hold in a longer run ends as that one did: it is no configuration to win,
+    and shows what needs too much like any trial that failed.
     """
-    failed = failed_confirmations(study)
-    return [replace(r, result=failed.get(r.point, r.result)) for r in measured_records(study)]
+    return list(judge(measured_records(study), study.confirmations(), study.inputs.budget_bytes))
 
 
 def disregarded(study: Study) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autotune.tuning.limits import LIMITS, Limit, limits_in_the_way, limits_words
@@ -30,12 +30,14 @@ class Shortfall:
         result: its run without a limit.
         limits: the budgets that stood in the way: device, host.
         host_budget_bytes: host memory that a trial was allowed.
+        untried: whether trials or time were used up before it was tried.
     """
 
     point: Point
     result: TrialResult
     limits: tuple[Limit, ...] = ("device",)
     host_budget_bytes: int | None = None
+    untried: bool = False
 
     @property
     def needed_bytes(self) -> int | None:
@@ -108,13 +110,18 @@ def known_shortfall(study: Study) -> Shortfall | PredictedShortfall | None:
         TrialResult.model_validate(known["result"]),
         tuple(known.get("limits", ("device",))),
         known.get("host_budget_bytes"),
+        known.get("untried", False),
     )
 
 
-def measure_shortfall(session: Session) -> Shortfall:
+def measure_shortfall(session: Session, *, cut_short: bool = False) -> Shortfall:
     """Measure the smallest point of each method without the limit, and keep the one that needs least.
 
     Where the host's budget alone is in the way, that is the least of host memory.
+
+    Args:
+        session: the work.
+        cut_short: whether trials or time were used up.
 
     Raises:
         KeyboardInterrupt: the user stopped it.
@@ -127,16 +134,23 @@ def measure_shortfall(session: Session) -> Shortfall:
     )
     measured = [_measure(session, stage, limits) for stage in task.stages]
     smallest = min(measured, key=_needed)
+    smallest = replace(smallest, untried=cut_short and not is_tried(session, smallest))
     if smallest.ran:
         note = {
             "point": smallest.point.model_dump(mode="json"),
             "result": smallest.result.model_dump(mode="json"),
             "limits": list(smallest.limits),
             "host_budget_bytes": smallest.host_budget_bytes,
+            "untried": smallest.untried,
         }
         with session.interrupts.held():
             session.study.set_note(NOTE, note)
     return smallest
+
+
+def is_tried(session: Session, found: Shortfall) -> bool:
+    """Whether the search has measured that point."""
+    return found.point in {record.point for record in session.measured()}
 
 
 def predict_shortfall(session: Session) -> PredictedShortfall | None:
@@ -198,7 +212,8 @@ def _measure(session: Session, stage: Stage, limits: tuple[Limit, ...]) -> Short
     smallest = smallest_host_point if limits == ("host",) else smallest_point
     point = smallest(stage.points, task.device)
     spec = session.spec(f"smallest-{stage.method}", point, limited=False)
-    # Memory is that of the first two steps, and of the second micro batch of each; nothing is timed.
+    # Memory is that of the first two steps, of the second micro batch of each, and of what a winner does
+    # after them; nothing is timed.
     accumulated = min(2, point.gradient_accumulation_steps)
     spec = spec.model_copy(
         update={
@@ -207,6 +222,7 @@ def _measure(session: Session, stage: Stage, limits: tuple[Limit, ...]) -> Short
             "min_timed_steps": 1,
             "max_timed_steps": 1,
             "min_measure_seconds": 0.0,
+            "confirm": True,
         }
     )
     result = session.run(spec, task.request.trial_timeout_seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from autotune.tuning.session import Session, measured_records
 from autotune.tuning.shortfall import (
     PredictedShortfall,
     Shortfall,
+    is_tried,
     known_shortfall,
     measure_shortfall,
     predict_shortfall,
@@ -222,7 +224,7 @@ def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedS
         session: the work.
         asked: the task before the model was looked at, as the next call will have it.
     """
-    told = 0
+    told = -1
     while True:
         failed = failed_points(session.study)
         ending = search(session)
@@ -230,12 +232,14 @@ def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedS
             told = len(session.measured())
             session.observer.say(f"the search is over: {ending.value}")
             tell_worth(session)
-        _note_searched(session, asked, ending)
-        settled = ending is Ending.SETTLED
-        if confirm_winner(session, go_on=not settled) is not None:
-            return None
-        if not settled or failed_points(session.study) == failed:
+        cut_short = ending in (Ending.TRIALS, Ending.TIME)
+        won = confirm_winner(session, go_on=cut_short) is not None
+        if won or cut_short or failed_points(session.study) == failed:
             break
+    # Not before: what does not hold leaves something to search for.
+    _note_searched(session, asked, ending)
+    if won:
+        return None
     if ending is Ending.EXHAUSTED and not session.measured():
         # Nothing was launched, and nothing need be to say why.
         foreseen = predict_shortfall(session)
@@ -243,7 +247,9 @@ def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedS
             return foreseen
     _require_memory_failures(session.study)
     known = known_shortfall(session.study)
-    return known if isinstance(known, Shortfall) else measure_shortfall(session)
+    if isinstance(known, Shortfall):
+        return replace(known, untried=cut_short and not is_tried(session, known))
+    return measure_shortfall(session, cut_short=cut_short)
 
 
 def _note_searched(session: Session, asked: Task, ending: Ending) -> None:

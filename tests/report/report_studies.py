@@ -220,7 +220,7 @@ def single_study(folder: Path) -> Study:
 def unconfirmed_study(folder: Path) -> Study:
     """Two trials; the longer run of the faster one went out of memory, so the other leads, unconfirmed."""
     study = new_study(folder, model=HOSTILE)
-    faster = WINNER.model_copy(update={"checkpoint_fraction": 0.0})
+    faster = WINNER.model_copy(update={"checkpoint_fraction": 0.0, "micro_batch_size": 8})
     add(study, WINNER, good(WINNER))
     add(study, faster, good(faster))
     study.add_confirmation(faster, bad(Outcome.OOM, phase=Phase.EVALUATION, oom_short_bytes=GIB))

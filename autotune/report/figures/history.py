@@ -67,11 +67,12 @@ def history(evidence: Evidence) -> Figure | None:
 
 
 def best_so_far(evidence: Evidence) -> tuple[list[int], list[float]]:
-    """Trial numbers, as people count them, and the best throughput inside the budget up to each."""
+    """Trial numbers, as people count them, and the best throughput up to each of what fits and holds."""
     numbers: list[int] = []
     best: list[float] = []
     for record in evidence.records:
-        speed = tokens_per_second(record) if fits(record, evidence.budget_bytes) else 0.0
+        able = fits(record, evidence.budget_bytes) and record.point not in evidence.failed
+        speed = tokens_per_second(record) if able else 0.0
         top = max(speed, best[-1] if best else 0.0)
         if top > 0:
             numbers.append(record.position)
