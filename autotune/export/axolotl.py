@@ -88,6 +88,8 @@ def exported(winner: Winner) -> Mapping[str, str]:
                 "pad_to_sequence_len": True,
                 "sample_packing": False,
                 "micro_batch_size": point.micro_batch_size,
+                # Its evaluation makes all logits, fused loss or not: one sequence at a time.
+                **({"eval_batch_size": 1} if point.liger_kernel else {}),
                 "gradient_accumulation_steps": point.gradient_accumulation_steps,
                 "max_grad_norm": clipping(winner),
                 "bf16": point.precision == "bf16",

@@ -89,6 +89,8 @@ def exported(winner: Winner) -> Mapping[str, str]:
                 "deepspeed": "ds_config.auto.json",
                 "cutoff_len": winner.seq_len,
                 **batch_arguments(winner),
+                # Its evaluation makes all logits, fused loss or not: one sequence at a time.
+                **({"per_device_eval_batch_size": 1} if winner.point.liger_kernel else {}),
                 **precision_arguments(winner),
                 **optimizer_arguments(winner),
                 **device_arguments(winner),

@@ -310,6 +310,21 @@ def test_a_configuration_for_accelerate_says_the_stage_even_where_it_is_0(make_w
     assert json.loads(folder_files(make_winner())["ds_config.auto.json"])["zero_optimization"] == {"stage": 0}
 
 
+@pytest.mark.parametrize(("liger", "expected"), [(False, 4), (True, 1)])
+def test_a_trainer_whose_evaluation_makes_all_logits_evaluates_one_sequence_with_fused_loss(
+    make_winner: Any, liger: bool, expected: int
+) -> None:
+    winner = make_winner(lora_rank=8, micro_batch_size=4, liger_kernel=liger)
+    factory = yaml.safe_load(exported(winner, "llamafactory")["llamafactory.yaml"])
+    assert factory["per_device_eval_batch_size"] == expected
+    # Axolotl's default is the micro batch.
+    axolotl = yaml.safe_load(exported(winner, "axolotl")["axolotl.yaml"])
+    assert axolotl.get("eval_batch_size", axolotl["micro_batch_size"]) == expected
+    # These ask liger for no logits themselves.
+    for trainer in ("transformers", "trl", "swift"):
+        assert yaml.safe_load(exported(winner, trainer)[f"{trainer}.yaml"])["per_device_eval_batch_size"] == 4
+
+
 def test_the_trainer_reads_its_arguments_with_its_own_parser(make_winner: Any, tmp_path: Any) -> None:
     from transformers import HfArgumentParser, TrainingArguments
 
