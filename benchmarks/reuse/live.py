@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run_all(chosen: argparse.Namespace, folder: Path) -> None:
     until = time.monotonic() + chosen.seconds
     searches, rows = [_search(text, chosen.budget) for text in chosen.searches], read_rows(chosen.output)
-    ways = chosen.way or WAYS
+    ways = [way for way in WAYS if way in (chosen.way or WAYS)]
     for number, search in enumerate(searches):
         # The first with reuse learns from nothing: one stands for both.
         for way in ways if number else ways[-1:]:
@@ -102,6 +103,10 @@ def _run_all(chosen: argparse.Namespace, folder: Path) -> None:
             }
             append_row(chosen.output, rows, row)
             print(line(row), flush=True)
+            if not number:
+                for other in ways[:-1]:
+                    # Whoever begins the second search knows the same traces.
+                    shutil.copytree(folder / way, folder / other, symlinks=True, dirs_exist_ok=True)
 
 
 def _search(text: str, budget: str) -> Search:
@@ -117,7 +122,8 @@ def _run(
     # What was compiled for DeepSpeed is the machine's, wherever traces are kept.
     compiled = cache / "torch_extensions"
     if not compiled.is_symlink():
-        compiled.symlink_to(operators_folder())
+        operators_folder().mkdir(parents=True, exist_ok=True)
+        compiled.symlink_to(operators_folder().absolute())
     command = [sys.executable, "-m", "autotune", "run", "--json", "--reuse", about["reuse"]]
     command += ["--model", about["model"], "--method", about["method"], "--gpu-budget", about["budget"]]
     command += ["--seq-len", str(about["seq_len"]), "--global-batch", str(about["global_batch"])]
