@@ -3,7 +3,8 @@
     python -m benchmarks.search.record --model qwen2.5-1.5b --method lora --budget 24GB \
         --seconds 480 --out benchmarks/search/tables/h200_qwen2.5-1.5b_lora.jsonl
 
-Only points predicted to fit are run, a few of each build at a time so that one engine serves them, and the
+Only points predicted to fit, with this machine's share outside the allocator, are run, a few of each build
+at a time so that one engine serves them, and the
 builds in an order that covers the space: stopped at any time, the table has seen everything coarsely. Then
 the fastest are measured once more, longer, for the optimum must not be whichever was lucky. The same command
 goes on where it stopped. With --predict-only nothing is run: the order is written beside the table, on any
@@ -53,10 +54,12 @@ class Wanted:
     Attributes:
         point: the configuration.
         required_device_bytes: as predicted; None where nothing is.
+        outside_allocator_bytes: of these.
     """
 
     point: Point
     required_device_bytes: int | None
+    outside_allocator_bytes: int = 0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -112,13 +115,10 @@ def _wanted(chosen: argparse.Namespace) -> list[Wanted]:
     kept = chosen.out.with_suffix(".order.json")
     if kept.exists():
         values = json.loads(kept.read_text())
-        return [Wanted(Point.model_validate(one["point"]), one["required_device_bytes"]) for one in values]
-    needs = _points(chosen) if chosen.device == "cpu" else _predicted_points(chosen)
-    found = [Wanted(point, needs[point]) for point in covering_order(needs, chosen.per_build)]
-    values = [
-        {"point": one.point.model_dump(mode="json"), "required_device_bytes": one.required_device_bytes}
-        for one in found
-    ]
+        return [Wanted(**{**one, "point": Point.model_validate(one["point"])}) for one in values]
+    wanted = _points(chosen) if chosen.device == "cpu" else _predicted_points(chosen)
+    found = [wanted[point] for point in covering_order(wanted, chosen.per_build)]
+    values = [{**vars(one), "point": one.point.model_dump(mode="json")} for one in found]
     kept.write_text(json.dumps(values))
     print(f"{len(found)} points to measure: {kept}", flush=True)
     return found
@@ -136,15 +136,15 @@ def _setting(chosen: argparse.Namespace, capabilities: Capabilities, model: Mode
     )
 
 
-def _points(chosen: argparse.Namespace) -> dict[Point, int | None]:
+def _points(chosen: argparse.Namespace) -> dict[Point, Wanted]:
     """Every point of the space on the CPU, where nothing is predicted."""
     capabilities = inspect_machine("cpu").capabilities
     space = load_space(chosen.space or space_for_method(chosen.method))
     setting = _setting(chosen, capabilities, resolve_model(chosen.model))
-    return dict.fromkeys(enumerate_points(space, setting).points)
+    return {point: Wanted(point, None) for point in enumerate_points(space, setting).points}
 
 
-def _predicted_points(chosen: argparse.Namespace) -> dict[Point, int | None]:
+def _predicted_points(chosen: argparse.Namespace) -> dict[Point, Wanted]:
     """The points that are predicted to fit on a GPU."""
     model = resolve_model(chosen.model)
     capabilities = Capabilities(device="cuda", bf16=True, fp16=True, liger=True, bitsandbytes=True)
@@ -160,7 +160,9 @@ def _predicted_points(chosen: argparse.Namespace) -> dict[Point, int | None]:
     with Predictor() as predictor:
         outlooks = outlooks_of(chosen.method, request, predictor, print).outlooks
     return {
-        one.point: one.prediction.required_device_bytes
+        one.point: Wanted(
+            one.point, one.prediction.required_device_bytes, one.prediction.outside_allocator_bytes
+        )
         for one in outlooks
         if broken_limit(one.prediction, request.budgets) is None
     }
@@ -184,6 +186,7 @@ def _measure(chosen: argparse.Namespace, wanted: Sequence[Wanted]) -> None:
             outside = OutsideShare(machine, data_folder)
             outside.measure(runner, points, folder, print)
             done = _begin(chosen, machine, model, dict(rates))
+            wanted = [here for one in wanted if (here := on_machine(one, outside, chosen.budget)) is not None]
             left = [one for one in wanted if one.point not in done]
             print(f"{len(left)} points to measure, {len(done)} are", flush=True)
             with chosen.out.open("a") as output:
@@ -199,6 +202,17 @@ def _measure(chosen: argparse.Namespace, wanted: Sequence[Wanted]) -> None:
                     output.flush()
                     speed = result.tokens_per_second or 0.0
                     print(f"{number:4d} {result.outcome:8} {speed:>10,.0f} {one.point!r}", flush=True)
+
+
+def on_machine(one: Wanted, outside: OutsideShare, budget_bytes: int) -> Wanted | None:
+    """What is wanted as this machine's share outside the allocator makes it; None where it has no room."""
+    here = outside.bytes_for(one.point)
+    if one.required_device_bytes is None or not here:
+        return one
+    required = one.required_device_bytes + here - one.outside_allocator_bytes
+    if required > budget_bytes:
+        return None
+    return dataclasses.replace(one, required_device_bytes=required, outside_allocator_bytes=here)
 
 
 def _schedule(path: Path, left: Sequence[Wanted], wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, float]]:

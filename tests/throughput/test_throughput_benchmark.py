@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 from recorded import GIB, grid, unseen_prior
 
+from autotune.running import OutsideShare, inspect_machine
 from autotune.throughput import Belief, Worked
 from autotune.throughput.coefficients import INDEX, shipped_prior
 from benchmarks.search.fit import all_sources
-from benchmarks.search.record import Wanted, covering_order, fastest_of
+from benchmarks.search.record import Wanted, covering_order, fastest_of, on_machine
 from benchmarks.search.replay import Case, replay
 from benchmarks.search.table import FOLDER, are_tied, read_table
 from trials.wire import Outcome, Phase, Point, TrialResult
@@ -50,6 +52,23 @@ def test_a_replay_repeats_and_counts_building_once_per_build() -> None:
     assert took[0] > 8.0
     steps = [second - 8.0 if index == 0 else second for index, second in enumerate(took)]
     assert all(0 < value < 8.0 for value in steps)
+
+
+def test_what_is_recorded_fits_with_the_machines_own_share_outside_the_allocator(tmp_path: Path) -> None:
+    machine = inspect_machine("cpu")
+    machine = dataclasses.replace(machine, device="cuda", gpu_name="NVIDIA H200")
+    outside = OutsideShare(machine, tmp_path)
+    wanted = Wanted(Point(), 10 * GIB, 2 * GIB)
+    # Nothing is known of the machine: the shipped share stays.
+    assert on_machine(wanted, outside, 10 * GIB) == wanted
+    outside.learn(
+        Point(),
+        TrialResult(
+            trial_id="t", outcome=Outcome.OK, phase=Phase.LATER_STEP, outside_allocator_bytes=3 * GIB
+        ),
+    )
+    assert on_machine(wanted, outside, 10 * GIB) is None
+    assert on_machine(wanted, outside, 11 * GIB) == Wanted(Point(), 11 * GIB, 3 * GIB)
 
 
 def test_points_are_recorded_a_few_of_each_build_at_a_time_spread_over_the_space() -> None:
