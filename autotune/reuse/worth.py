@@ -72,8 +72,10 @@ def worth_of(records: Sequence[Record], from_nothing: VirtualSearch) -> Worth | 
     Returns:
         None where nothing ran, or where the search from nothing found nothing either.
     """
-    ran = [record.result is not None and record.result.outcome in RAN for record in records]
-    speeds = [(speed_of(record) or 0.0) if able else 0.0 for record, able in zip(records, ran, strict=True)]
+    speeds = [
+        (speed_of(record) or 0.0) if record.result and record.result.outcome in RAN else 0.0
+        for record in records
+    ]
     best = max(speeds, default=0.0)
     if best <= 0.0 or from_nothing.trials is None:
         return None

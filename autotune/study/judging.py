@@ -13,9 +13,10 @@ from autotune.study.record import Record
 from trials.wire import Outcome, Phase, Point, TrialResult
 
 # What a confirmation that ended so says of its point is final; a crash or a time-out may be the machine's.
-DECISIVE = frozenset({Outcome.OOM, Outcome.HOST_OOM, Outcome.NAN})
+DECISIVE = frozenset({*MEMORY_OUTCOMES, Outcome.NAN})
 # What a trial of the search does not get to: that it ended well says nothing of these.
 AFTER_TRAINING = (Phase.EVALUATION, Phase.SAVING)
+# A trial whose speed was measured while it held.
 RAN = (Outcome.OK, Outcome.STOPPED)
 
 
@@ -28,6 +29,16 @@ def holds(result: TrialResult, budget_bytes: int) -> bool:
 def is_open(result: TrialResult) -> bool:
     """Whether a longer run ended in a way that says nothing of its configuration."""
     return result.outcome not in DECISIVE and result.outcome is not Outcome.OK
+
+
+def good_among(confirmations: Iterable[Record], budget_bytes: int) -> dict[Point, TrialResult]:
+    """The latest good longer run of each point that has one.
+
+    Args:
+        confirmations: a study's longer runs, oldest first.
+        budget_bytes: device memory of one process.
+    """
+    return {one.point: one.result for one in confirmations if one.result and holds(one.result, budget_bytes)}
 
 
 def failed_among(

@@ -33,7 +33,7 @@ _TRIALS = sqlalchemy.text(
     "ORDER BY t.number"
 ).bindparams(sqlalchemy.bindparam("keys", expanding=True))
 _CONFIRMATIONS = sqlalchemy.text(
-    "SELECT a.key, a.value_json FROM studies s JOIN study_user_attributes a ON a.study_id = s.study_id "
+    "SELECT a.value_json FROM studies s JOIN study_user_attributes a ON a.study_id = s.study_id "
     "WHERE s.study_name = :name AND a.key LIKE :confirmations ORDER BY a.key"
 )
 _TRIAL_KEYS = (POINT, RESULT, STARTED_AT, FINISHED_AT, TRIAL_SCHEMA)
@@ -86,7 +86,7 @@ class StorageReader:
             for position, (number, attrs) in enumerate(over, start=1)
         )
         longer = self._rows(_CONFIRMATIONS, name=name, confirmations=CONFIRMATION + "%")
-        confirmations = [decode_confirmation(json.loads(value), name).record() for _, value in longer]
+        confirmations = [decode_confirmation(json.loads(value), name).record() for (value,) in longer]
         return judge(records, confirmations, self.heads[name].inputs.budget_bytes)
 
     def _rows(self, query: sqlalchemy.TextClause, **values: Any) -> list[Any]:

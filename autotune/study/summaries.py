@@ -14,7 +14,7 @@ from optuna.study._frozen import FrozenStudy
 from autotune.errors import AutotuneError
 from autotune.study.identity import CONFIRMATION, SCHEMA, last_opened, read_head
 from autotune.study.inputs import StudyInputs
-from autotune.study.judging import holds, judge
+from autotune.study.judging import good_among, judge
 from autotune.study.record import Record
 from autotune.study.storage import attempt, connect
 from autotune.study.stored import DECIDED_NOTE
@@ -125,9 +125,7 @@ def _summary(storage: RDBStorage, study: FrozenStudy, now: datetime) -> StudySum
     ]
     budget_bytes = head.inputs.budget_bytes
     judged = judge(records, confirmations, budget_bytes)
-    confirmed = {
-        one.point: one.result for one in confirmations if one.result and holds(one.result, budget_bytes)
-    }
+    confirmed = good_among(confirmations, budget_bytes)
     return StudySummary(
         name=name,
         created_at=head.created_at,

@@ -124,6 +124,6 @@ class Advisor:
 
 def _measured_rows(belief: Belief, seen: Sequence[Seen]) -> Rows:
     """The points that fit and whose speed was measured, or is imagined while they run."""
-    measured = [one for one in seen if one.tokens_per_second is not None and one.fitted is not False]
-    points = dict.fromkeys(one.point for one in seen if one.running or one in measured)
+    able = [one for one in seen if one.fitted is not False]
+    points = dict.fromkeys(one.point for one in able if one.running or one.tokens_per_second is not None)
     return belief.rows_of(list(points))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.study.judging import holds, is_open
 from autotune.study.stored import DECIDED_NOTE
-from autotune.tuning.confirmations import confirmation_of, failed_points
+from autotune.tuning.confirmations import confirmation_of, failed_points, good_confirmations
 from autotune.tuning.folders import trial_id
 from autotune.tuning.repeats import repeated_failure, repeated_problem
 from autotune.tuning.session import Session, measured_records
@@ -54,11 +54,10 @@ class Chosen:
 def effective_records(study: Study) -> list[Record]:
     """The trials that count, each with the result of its latest measurement in a process of its own."""
     records = measured_records(study)
-    known = {record.point: confirmation_of(study, record.point) for record in records}
-    rechecked = _rechecked(study)
+    known, rechecked = good_confirmations(study), _rechecked(study)
     return [
         dataclasses.replace(
-            record, result=known[record.point] or rechecked.get(record.number) or record.result
+            record, result=known.get(record.point) or rechecked.get(record.number) or record.result
         )
         for record in records
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autotune.study.judging import failed_among, holds
+from autotune.study.judging import failed_among, good_among
 from trials.wire import Point, TrialResult
 
 if TYPE_CHECKING:
@@ -16,13 +16,11 @@ def failed_points(study: Study) -> frozenset[Point]:
     return frozenset(failed_among(study.records(), study.confirmations(), study.inputs.budget_bytes))
 
 
+def good_confirmations(study: Study) -> dict[Point, TrialResult]:
+    """The latest good confirmation of each point that has one."""
+    return good_among(study.confirmations(), study.inputs.budget_bytes)
+
+
 def confirmation_of(study: Study, point: Point) -> TrialResult | None:
     """The good confirmation of a point, if there is one."""
-    good = [
-        record.result
-        for record in study.confirmations()
-        if record.point == point
-        and record.result is not None
-        and holds(record.result, study.inputs.budget_bytes)
-    ]
-    return good[-1] if good else None
+    return good_confirmations(study).get(point)

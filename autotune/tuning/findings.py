@@ -128,10 +128,11 @@ def findings_of(study: Study) -> Findings:
     inputs, chosen = study.inputs, best_so_far(study)
     effective = effective_records(study)
     winner = next((one for one in effective if chosen and one.number == chosen.record.number), None)
-    able = [record for record in effective if record.point not in failed_points(study)]
+    failed = failed_points(study)
+    able = [record for record in effective if record.point not in failed]
     prices = price_list(
         effective,
-        exclude=failed_points(study),
+        exclude=failed,
         seq_len=inputs.seq_len if inputs.global_batch is None else None,
         gpus=inputs.gpus,
         budget_bytes=inputs.budget_bytes,

@@ -114,8 +114,8 @@ def known_shortfall(study: Study) -> Shortfall | PredictedShortfall | None:
     )
 
 
-def measure_shortfall(session: Session, *, cut_short: bool = False) -> Shortfall:
-    """Measure the smallest point of each method without the limit, and keep the one that needs least.
+def found_shortfall(session: Session, *, cut_short: bool) -> Shortfall:
+    """The smallest point of all methods without the limit: as an earlier call measured it, else measured now.
 
     Where the host's budget alone is in the way, that is the least of host memory.
 
@@ -126,15 +126,10 @@ def measure_shortfall(session: Session, *, cut_short: bool = False) -> Shortfall
     Raises:
         KeyboardInterrupt: the user stopped it.
     """
-    task = session.task
-    limits = limits_in_the_way(session, (point for stage in task.stages for point in stage.points))
-    words = limits_words(limits, task.budget.size_bytes, task.host_budget_bytes)
-    session.observer.say(
-        f"nothing fits {words}: measuring what the smallest configuration needs without the limit"
-    )
-    measured = [_measure(session, stage, limits) for stage in task.stages]
-    smallest = min(measured, key=_needed)
-    smallest = replace(smallest, untried=cut_short and not is_tried(session, smallest))
+    known = known_shortfall(session.study)
+    smallest = known if isinstance(known, Shortfall) else _smallest(session)
+    tried = {record.point for record in session.measured()}
+    smallest = replace(smallest, untried=cut_short and smallest.point not in tried)
     if smallest.ran:
         note = {
             "point": smallest.point.model_dump(mode="json"),
@@ -148,9 +143,16 @@ def measure_shortfall(session: Session, *, cut_short: bool = False) -> Shortfall
     return smallest
 
 
-def is_tried(session: Session, found: Shortfall) -> bool:
-    """Whether the search has measured that point."""
-    return found.point in {record.point for record in session.measured()}
+def _smallest(session: Session) -> Shortfall:
+    """Measure the smallest point of each method without the limit; the one that needs least."""
+    task = session.task
+    limits = limits_in_the_way(session, (point for stage in task.stages for point in stage.points))
+    words = limits_words(limits, task.budget.size_bytes, task.host_budget_bytes)
+    session.observer.say(
+        f"nothing fits {words}: measuring what the smallest configuration needs without the limit"
+    )
+    measured = [_measure(session, stage, limits) for stage in task.stages]
+    return min(measured, key=_needed)
 
 
 def predict_shortfall(session: Session) -> PredictedShortfall | None:

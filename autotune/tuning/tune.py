@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,9 +32,8 @@ from autotune.tuning.session import Session, measured_records
 from autotune.tuning.shortfall import (
     PredictedShortfall,
     Shortfall,
-    is_tried,
+    found_shortfall,
     known_shortfall,
-    measure_shortfall,
     predict_shortfall,
 )
 from autotune.tuning.similar_studies import begin, check_named, reuse_json
@@ -228,8 +226,9 @@ def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedS
     while True:
         failed = failed_points(session.study)
         ending = search(session)
-        if len(session.measured()) != told:
-            told = len(session.measured())
+        measured = len(session.measured())
+        if measured != told:
+            told = measured
             session.observer.say(f"the search is over: {ending.value}")
             tell_worth(session)
         cut_short = ending in (Ending.TRIALS, Ending.TIME)
@@ -246,10 +245,7 @@ def _search_and_confirm(session: Session, asked: Task) -> Shortfall | PredictedS
         if foreseen is not None:
             return foreseen
     _require_memory_failures(session.study)
-    known = known_shortfall(session.study)
-    if isinstance(known, Shortfall):
-        return replace(known, untried=cut_short and not is_tried(session, known))
-    return measure_shortfall(session, cut_short=cut_short)
+    return found_shortfall(session, cut_short=cut_short)
 
 
 def _note_searched(session: Session, asked: Task, ending: Ending) -> None:

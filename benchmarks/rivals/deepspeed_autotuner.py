@@ -78,11 +78,10 @@ def found_by_tuner(job: Job, ended: Ended) -> Found:
         notes.append(f"exit code {ended.returncode}: {ended.last_words()}")
     if best is None:
         reasons = [f"{one.name}: {one.status}, {one.reason}" for one in experiments if one.reason]
-        began = any(one.name != PROFILE or one.status != "ok" for one in experiments)
-        if began or not experiments:
-            notes.append(reasons[-1] if reasons else f"no experiment ended: {ended.last_words()}")
-        else:
+        if [(one.name, one.status) for one in experiments] == [(PROFILE, "ok")]:
             notes.append("it began no experiment after profiling the model" + _refusal(ended))
+        else:
+            notes.append(reasons[-1] if reasons else f"no experiment ended: {ended.last_words()}")
     elif best.sequences_per_step != job.setting.global_batch:
         notes.append(f"its own figure is at {best.sequences_per_step} sequences a step")
     point = None

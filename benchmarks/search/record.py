@@ -3,12 +3,12 @@
     python -m benchmarks.search.record --model qwen2.5-1.5b --method lora --budget 24GB \
         --seconds 480 --out benchmarks/search/tables/h200_qwen2.5-1.5b_lora.jsonl
 
-Only points predicted to fit, with this machine's share outside the allocator, are run, a few of each build
-at a time so that one engine serves them, and the
-builds in an order that covers the space: stopped at any time, the table has seen everything coarsely. Then
-the fastest are measured once more, longer, for the optimum must not be whichever was lucky. The same command
-goes on where it stopped. With --predict-only nothing is run: the order is written beside the table, on any
-machine, and the next call uses it, so that no time on the GPU goes into predicting.
+Only points predicted to fit, with this machine's share outside the allocator, are run, a few of each build at
+a time so that one engine serves them, and the builds in an order that covers the space: stopped at any time,
+the table has seen everything coarsely. Then the fastest are measured once more, longer, for the optimum must
+not be whichever was lucky. The same command goes on where it stopped. With --predict-only nothing is run: the
+order is written beside the table, on any machine, and the next call uses it, so that no time on the GPU goes
+into predicting.
 """
 
 from __future__ import annotations

@@ -230,10 +230,8 @@ def test_its_speed_stays_known(tmp_path: Path) -> None:
     assert (seen.tokens_per_second, seen.fitted, speed_of(record)) == (1000.0, False, 1000.0)
     # It is no best to compare with: there is none.
     training = Training(resolve_model("tiny-llama"), 128, CPU_RATES)
-    assert (
-        Advisor(training, [failed, Point(lora_rank=16)]).remaining([seen], [Point(lora_rank=16)], 0.01)
-        is None
-    )
+    other = Point(lora_rank=16)
+    assert Advisor(training, [failed, other]).remaining([seen], [other], 0.01) is None
 
 
 def test_what_did_not_hold_is_neither_listed_nor_recommended_to_other_studies(tmp_path: Path) -> None:

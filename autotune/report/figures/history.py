@@ -8,7 +8,6 @@ from autotune.report.figures.style import (
     MARKERS,
     MUTED,
     OUTCOME_WORDS,
-    RAN,
     WINNER_MARKER,
     Figure,
     axis,
@@ -17,6 +16,7 @@ from autotune.report.figures.style import (
     speed_figure,
     with_outcome,
 )
+from autotune.study.judging import RAN
 from autotune.winner.ranking import fits, tokens_per_second
 from trials.wire import Outcome
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.display.words import end_words, memory_of, point_words, size_words, speed_words
 from autotune.study import Record
+from autotune.study.judging import RAN
 from trials.wire import Outcome, TrialResult
 
 Figure = dict[str, Any]
@@ -40,7 +41,6 @@ OUTCOME_WORDS = {
     Outcome.INVALID: "refused",
 }
 WINNER_MARKER = {"symbol": "star", "size": 17, "color": GOLD, "line": {"width": 1.2, "color": INK}}
-RAN = (Outcome.OK, Outcome.STOPPED)
 # Where trials without a speed stand: a strip of its own below the figure.
 STRIP, ABOVE, WHOLE = (0.0, 0.08), (0.12, 1.0), (0.0, 1.0)
 

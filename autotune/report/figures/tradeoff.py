@@ -11,7 +11,6 @@ from autotune.report.figures.style import (
     MARKERS,
     MUTED,
     OUTCOME_WORDS,
-    RAN,
     WINNER_MARKER,
     Figure,
     axis,
@@ -23,6 +22,7 @@ from autotune.report.figures.style import (
 )
 from autotune.report.front import front
 from autotune.sizes import format_size
+from autotune.study.judging import RAN
 from trials.wire import Outcome
 
 if TYPE_CHECKING:
